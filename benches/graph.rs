@@ -146,7 +146,7 @@ fn by_team(shape: &Shape) -> Work {
     let (tokio, team) = (tokio(), team());
     let graph = team.check(shape.plan()).expect("the plan is sound");
     let run = move || {
-        let finished = tokio.block_on(team.carry_out_checked(graph.clone()).into_future());
+        let finished = tokio.block_on(team.run(graph.clone()).into_future());
         black_box(finished.expect("the plan is carried out"));
     };
     Work { name: "levity", units: shape.steps, run: Box::new(run) }
@@ -156,7 +156,7 @@ fn by_team(shape: &Shape) -> Work {
 fn by_team_from_plan(shape: &Shape) -> Work {
     let (tokio, team, plan) = (tokio(), team(), shape.plan());
     let run = move || {
-        let finished = tokio.block_on(team.carry_out(plan.clone()).into_future());
+        let finished = tokio.block_on(team.run(plan.clone()).into_future());
         black_box(finished.expect("the plan is carried out"));
     };
     Work { name: "levity, from the plan", units: shape.steps, run: Box::new(run) }
@@ -200,7 +200,7 @@ fn memory(scale: usize) {
         let counter = count::Counter::start();
         let plan = shape.plan();
         let held = counter.read().live;
-        tokio.block_on(team.carry_out(plan).into_future()).expect("the plan is carried out");
+        tokio.block_on(team.run(plan).into_future()).expect("the plan is carried out");
         let peak = counter.read().peak as f64 / shape.steps as f64;
         let plan = held as f64 / shape.steps as f64;
         println!(

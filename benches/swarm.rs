@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity::agent::Agent;
 use levity_core::{Delta, Deltas, Finish, Limits, Model, ModelCard, ModelError, Request, RunId, Timestamp};
-use levity_swarm::{Bus, Delegation, Draft, MessageKind, Recipient, Router, Swarm, Worker};
+use levity_swarm::{Bus, Delegation, Draft, MessageKind, Recipient, Router, Swarm, SwarmInput, Worker};
 use measure::{Effort, Work, compare, verdict};
 use tokio::runtime;
 
@@ -105,7 +105,8 @@ fn swarm(count: usize, shape: Shape, name: &'static str) -> Work {
         .build()
         .expect("a swarm is built");
     let run = move || {
-        let finished = tokio.block_on(swarm.run("Go").plan(plan.iter().cloned()).into_future());
+        let finished =
+            tokio.block_on(swarm.run(SwarmInput::from("Go").plan(plan.iter().cloned())).into_future());
         black_box(finished.expect("it is done"));
     };
     Work { name, units: count, run: Box::new(run) }
@@ -151,7 +152,8 @@ fn memory(scale: usize) {
         .build()
         .expect("a swarm is built");
     let counter = count::Counter::start();
-    let finished = tokio.block_on(swarm.run("Go").plan(plan(count, Shape::Wide)).into_future());
+    let finished =
+        tokio.block_on(swarm.run(SwarmInput::from("Go").plan(plan(count, Shape::Wide))).into_future());
     let (now, resident) = (counter.read(), clock::resident().unwrap_or_default() >> 20);
     black_box(finished.expect("it is done"));
     let each = |bytes: i64| bytes as f64 / count as f64;

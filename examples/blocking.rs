@@ -22,7 +22,7 @@ fn main() -> levity::Result<()> {
     let model =
         ScriptedModel::new().call("count_words", json!({"text": "one two three"})).reply("Three words.");
     let agent = Agent::builder(model).tool(count_words).build()?;
-    let answer = levity::blocking::run(agent.run("How many words are in 'one two three'?"))?;
+    let answer = agent.run("How many words are in 'one two three'?").blocking()?;
     println!("{answer}");
     Ok(())
 }

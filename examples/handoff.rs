@@ -5,7 +5,8 @@
 //! ```
 
 use levity::prelude::*;
-use levity::swarm::{Carry, Handoff, Notice, Swarm, SwarmRun, Worker};
+use levity::runtime::Run;
+use levity::swarm::{Carry, Handoff, Notice, Swarm, SwarmInput, Worker};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ fn agent(model: ScriptedModel, instructions: &str) -> Result<Agent, Box<dyn std:
 }
 
 /// Says what happens while the conversation goes around.
-fn shown(run: SwarmRun) -> SwarmRun {
+fn shown(run: Run<Swarm>) -> Run<Swarm> {
     run.on_event(|event| match Notice::of(&event.kind) {
         Some(Notice::Began { worker, .. }) => println!("  {worker} has the conversation"),
         Some(Notice::HandedOff { from, to, note }) => println!("  {from} passes it on to {to}: {note}"),
@@ -61,7 +62,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The next question goes to whoever had the conversation last, who knows what was said.
     let question = "Is the pump not under warranty?";
     println!("{question}");
-    let second = shown(swarm.run(question).after(&first)).await?;
+    let second = shown(swarm.run(SwarmInput::from(question).after(&first))).await?;
     println!("{}: {}", second.last_speaker().unwrap_or_default(), second.text());
     assert_eq!(second.last_speaker(), Some("repairs"));
     assert_eq!(second.text(), "It is, until next March. We come for nothing.");

@@ -2,6 +2,7 @@
 
 use levity::core::{Entry, EventKind, Journal as _, RunQuery};
 use levity::prelude::*;
+use levity::runtime::TypedOutput as _;
 use levity::runtime::{Comparison, RunReport};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -95,7 +96,7 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
     let old = agent(rings(), &rung, &runtime).build().unwrap();
     old.run("Ring").id("old").await.unwrap();
     let records = journal.records(&RunId::new("old")).len() as u64;
-    let check = async |fork: levity::agent::Fork, words: &str| {
+    let check = async |fork: levity::runtime::Run<Agent>, words: &str| {
         let error = fork.await.unwrap_err();
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains(words), "{source}");
@@ -235,13 +236,14 @@ async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() 
     let records = journal.records(&RunId::new("old"));
     for after in 0..records.len() as u64 - 2 {
         let id = format!("new-{after}");
-        let answer = agent().fork("old").after(after).id(id.as_str()).typed::<Sum>().await;
-        let answer = answer.unwrap_or_else(|error| panic!("after {after}: {error:?}"));
-        assert_eq!(answer.parse::<Sum>().unwrap().total, 4.0);
-        agent().replay_typed::<Sum>(answer.run()).await.unwrap();
+        let forked = agent().fork("old").after(after).id(id.as_str()).typed::<Sum>().with_answer().await;
+        let (sum, answer) = forked.unwrap_or_else(|error| panic!("after {after}: {error:?}"));
+        assert_eq!(sum.total, 4.0);
+        agent().expecting::<Sum>().replay(answer.run()).await.unwrap();
         // A fork of a fork, and one that is resumed, are no different.
         let again = agent().fork(id.as_str()).after(after).id(format!("{id}-again")).typed::<Sum>();
-        agent().replay_typed::<Sum>(again.await.unwrap().run()).await.unwrap();
+        let (_, again) = again.with_answer().await.unwrap();
+        agent().expecting::<Sum>().replay(again.run()).await.unwrap();
         agent().resume(id.as_str()).typed::<Sum>().await.unwrap();
     }
 }

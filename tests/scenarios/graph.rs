@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use levity::core::{Message, Part, Request, Response, Usage};
 use levity::dag::{
     Catalogue, Error, Notice, Parts, Plan, Session, SessionFilter, Sessions, Step, StepStatus, Strategy,
-    Team, View,
+    Team, TeamInput, View,
 };
 use levity::mcp::{ServerConfig, Servers, Wait};
 use levity::memory::{Recall, Scope};
@@ -44,7 +44,7 @@ async fn code_steps_read_variables_and_try_variants() {
                 .writes(["twice"]),
         )
         .step(Step::code("sum", ["sum(twice)"]).reads(["twice"]).writes(["total"]));
-    let finished = team.carry_out(plan).await.unwrap();
+    let finished = team.run(plan).await.unwrap();
     assert_eq!(finished.value("twice"), Some(&json!([2, 4, 6])));
     assert_eq!(finished.value("total"), Some(&json!(12)));
 }
@@ -56,7 +56,7 @@ async fn code_steps_call_the_teams_tools() {
     let program = RunPython::new().tool(&look);
     let team = Team::builder().tool(look.clone()).code(program).build().unwrap();
     let plan = Plan::new().step(Step::code("s", ["look() + 1"]).writes(["x"]));
-    assert_eq!(team.carry_out(plan).await.unwrap().value("x"), Some(&json!(21)));
+    assert_eq!(team.run(plan).await.unwrap().value("x"), Some(&json!(21)));
     assert_eq!(look.calls().len(), 1);
 }
 
@@ -72,7 +72,7 @@ async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
     let plan = Plan::new().given("numbers", json!([1, 2, 6])).step(
         Step::new("mean", "CoderAgent").prompt("Work out the mean.").reads(["numbers"]).writes(["mean"]),
     );
-    let finished = team.carry_out(plan).on_event(watch).await.unwrap();
+    let finished = team.run(plan).on_event(watch).await.unwrap();
     assert_eq!(finished.value("mean"), Some(&json!(3.0)));
     let by = told.lock().unwrap().iter().find_map(|notice| match notice {
         Notice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
@@ -109,7 +109,7 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
         Team::builder().model(model(ANSWERS)).runtime(runtime).sessions(sessions.clone()).build().unwrap();
     let view = Arc::new(Mutex::new(View::new()));
     let watching = view.clone();
-    let run = team.run("What are the tides like?").files([table]);
+    let run = team.run(TeamInput::from("What are the tides like?").files([table]));
     let finished = run.on_event(move |event| watching.lock().unwrap().apply(event)).await.unwrap();
     assert_eq!(finished.text(), "# Tides\nLow at noon.");
     assert_eq!(finished.stats().model_calls, 6);
@@ -129,7 +129,7 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
     assert_eq!(session.plan(), finished.plan().unwrap());
 
     // Some of it is done again, in a run of its own.
-    let again = team.go_on(session.seed_without(&["check".into()]).unwrap()).await.unwrap();
+    let again = team.run(session.seed_without(&["check".into()]).unwrap()).await.unwrap();
     assert_eq!(again.stats().model_calls, 2);
     assert_eq!(again.text(), finished.text());
     // And the first is only read.
@@ -160,7 +160,7 @@ async fn an_agent_that_asks_the_user_makes_its_step_wait() {
     let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
     let plan =
         Plan::new().step(Step::new("ask", "Clarification").prompt("Ask for the place.").writes(["place"]));
-    let Err(Error::Parked { run, .. }) = team.carry_out(plan).park().await else { panic!("it waits") };
+    let Err(Error::Parked { run, .. }) = team.run(plan).park().await else { panic!("it waits") };
     let asks = team.asks(&run).await.unwrap();
     assert_eq!(asks.len(), 1);
     let answer = levity::core::Post::Decide { effect: asks[0].effect, decision: Decision::answer("Brest") };
@@ -180,7 +180,7 @@ async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_va
     let plan = Plan::new()
         .step(Step::new("read", "Browser").prompt("Read the page.").writes(["page"]))
         .step(Step::new("program", "Coder").prompt("Write a program.").writes(["code"]));
-    let finished = team.carry_out(plan).await.unwrap();
+    let finished = team.run(plan).await.unwrap();
     assert_eq!(finished.value("page"), Some(&json!("read")));
     assert_eq!(finished.value("code"), Some(&json!("print('hello')")));
 }
@@ -213,8 +213,8 @@ async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
         });
     let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
     let plan = |prompt: &str| Plan::new().step(Step::new("s", "Thinker").prompt(prompt).writes(["x"]));
-    team.carry_out(plan("Learn it: the boat is called Kestrel.")).await.unwrap();
-    team.carry_out(plan("What is the boat called?")).await.unwrap();
+    team.run(plan("Learn it: the boat is called Kestrel.")).await.unwrap();
+    team.run(plan("What is the boat called?")).await.unwrap();
     let told = told.lock().unwrap();
     assert_eq!(told.len(), 3);
     assert!(told[2].contains("The boat of the user is called Kestrel."), "{}", told[2]);
@@ -284,7 +284,7 @@ async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
     let plan = Plan::new()
         .step(Step::new("tide", "Harbour").prompt("How high is it?").writes(["tide"]))
         .step(Step::new("think", "Thinker").prompt("Think.").after("tide").writes(["thought"]));
-    let finished = team.carry_out(plan).await.unwrap();
+    let finished = team.run(plan).await.unwrap();
     servers.stop().await;
     assert!(finished.value("tide").unwrap().to_string().contains("1.5 m"), "{finished:?}");
     let offered = offered.lock().unwrap();
@@ -298,6 +298,6 @@ fn a_blocking_program_carries_out_plans() {
     let team =
         Team::builder().function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) }).build().unwrap();
     let plan = Plan::new().step(Step::new("s", "one").writes(["x"]));
-    let finished: levity::dag::Finished = team.carry_out(plan).blocking().unwrap();
+    let finished: levity::dag::Finished = team.run(plan).blocking().unwrap();
     assert_eq!(finished.value("x"), Some(&Value::from(1)));
 }

@@ -181,7 +181,7 @@ async fn a_real_model_carries_out_a_plan() {
                 .reads(["boat", "metres"])
                 .writes(["report"]),
         );
-    let finished = team(&url, &model).carry_out(plan).await.unwrap_or_else(|error| panic!("{error:?}"));
+    let finished = team(&url, &model).run(plan).await.unwrap_or_else(|error| panic!("{error:?}"));
     for step in finished.steps() {
         assert_eq!(step.status, StepStatus::Completed, "{finished:?}");
     }

@@ -1,8 +1,8 @@
 //! A run that is resumed goes on where it was: what has ended stays ended, and what was used stays used.
 
-use levity::agent::AgentRun;
 use levity::core::{Journal, RunQuery};
 use levity::prelude::*;
+use levity::runtime::RunHandle;
 use levity::test::{FaultyJournal, ScriptedModel, Turn};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn adds() -> Turn {
 }
 
 /// Waits until a started run calls its model, or ends.
-async fn until_model(run: &mut AgentRun) {
+async fn until_model(run: &mut RunHandle<Agent>) {
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if matches!(event.kind, EventKind::ModelStarted { .. }) {
@@ -167,6 +167,6 @@ async fn a_run_that_was_stopped_can_be_resumed_at_once() {
 fn a_run_is_resumed_without_async_too() {
     let (runtime, _) = runtime();
     let agent = agent(&ScriptedModel::new().reply("2"), runtime);
-    let answer = levity::blocking::run(agent.run("Add")).unwrap();
-    assert_eq!(levity::blocking::run(agent.resume(answer.run().clone())).unwrap().text(), "2");
+    let answer = agent.run("Add").blocking().unwrap();
+    assert_eq!(agent.resume(answer.run().clone()).blocking().unwrap().text(), "2");
 }

@@ -77,7 +77,7 @@ impl ContextSource for Files {
 }
 
 /// All events of a run that was started, and its answer.
-pub async fn watch(mut run: levity::agent::AgentRun) -> (Vec<Event>, levity::Result<Answer>) {
+pub async fn watch(mut run: levity::runtime::RunHandle<Agent>) -> (Vec<Event>, levity::Result<Answer>) {
     let mut stream = run.events();
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
@@ -87,7 +87,7 @@ pub async fn watch(mut run: levity::agent::AgentRun) -> (Vec<Event>, levity::Res
 }
 
 /// Allows whatever a run that was started asks about; its answer.
-pub async fn approve_all(mut run: levity::agent::AgentRun) -> levity::Result<Answer> {
+pub async fn approve_all(mut run: levity::runtime::RunHandle<Agent>) -> levity::Result<Answer> {
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
@@ -98,7 +98,7 @@ pub async fn approve_all(mut run: levity::agent::AgentRun) -> levity::Result<Ans
 }
 
 /// Drops a run that was started once it tells of this, and waits until nothing of it is left.
-pub async fn drop_at(mut run: levity::agent::AgentRun, point: impl Fn(&Event) -> bool) {
+pub async fn drop_at(mut run: levity::runtime::RunHandle<Agent>, point: impl Fn(&Event) -> bool) {
     let mut events = run.events();
     loop {
         let event = events.next().await.expect("the run ended before it could be dropped");

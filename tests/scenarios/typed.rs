@@ -2,6 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use levity::core::{Abilities, ModelCard, Role};
 use levity::prelude::*;
+use levity::runtime::TypedOutput as _;
 use levity::runtime::replay;
 use levity::test::ScriptedModel;
 use schemars::JsonSchema;
@@ -109,7 +110,7 @@ async fn asked_again() -> (Agent, Answer, MemoryJournal) {
 async fn a_run_with_a_type_is_replayed_with_it() {
     let (agent, answer, journal) = asked_again().await;
     let records = journal.records(answer.run());
-    replay(answer.run(), &records, |_, state| agent.restore_typed::<Host>(state)).unwrap();
+    replay(answer.run(), &records, |_, state| agent.expecting::<Host>().restore(state)).unwrap();
 }
 
 #[tokio::test]
@@ -117,6 +118,6 @@ async fn a_run_with_a_type_is_resumed_with_it_and_not_without() {
     let (agent, answer, _) = asked_again().await;
     let error = agent.resume(answer.run().clone()).await.unwrap_err();
     assert!(matches!(error, levity::Error::Runtime { .. }), "the type is missing: {error}");
-    let again = agent.resume(answer.run().clone()).typed::<Host>().await.unwrap();
+    let (_, again) = agent.resume(answer.run().clone()).typed::<Host>().with_answer().await.unwrap();
     assert_eq!(again.text(), answer.text());
 }

@@ -3,9 +3,9 @@
 use std::pin::pin;
 use std::process::ExitCode;
 
-use levity::agent::AgentRun;
 use levity::core::{Delta, Ending, Failure, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
+use levity::runtime::RunHandle;
 
 use crate::agent::AgentArgs;
 use crate::input::Input;
@@ -22,7 +22,7 @@ const INTERRUPTED: &str = "interrupted from the terminal";
 
 /// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits, 130 after
 /// Ctrl-C.
-pub(crate) async fn follow(run: AgentRun, args: &AgentArgs, kept: bool) -> ExitCode {
+pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, kept: bool) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
         Ok(answer) => conclude(args, &answer, kept),
         Err(levity::Error::Parked { run, .. }) => complain(
@@ -47,7 +47,7 @@ pub(crate) fn failed(error: &levity::Error) -> ExitCode {
 }
 
 /// Lets a run go on whose records leave it paused: nobody else could say so here.
-pub(crate) async fn go_on(run: &AgentRun, records: &[Record]) {
+pub(crate) async fn go_on(run: &RunHandle<Agent>, records: &[Record]) {
     if RunSummary::of(run.id(), records).is_some_and(|summary| summary.paused) {
         // A run that could not be opened says so itself.
         let _ = run.resume().await;
@@ -56,7 +56,7 @@ pub(crate) async fn go_on(run: &AgentRun, records: &[Record]) {
 
 /// Shows what happens until the run ends. What it asks is asked of whoever sits at the terminal.
 pub(crate) async fn watch(
-    mut run: AgentRun,
+    mut run: RunHandle<Agent>,
     args: &AgentArgs,
     input: &mut Input,
     mut show: impl FnMut(&Event),

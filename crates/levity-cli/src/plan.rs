@@ -18,9 +18,10 @@ use std::sync::{Arc, Once};
 use clap::Args;
 use levity::core::{Event, RunId, Status};
 use levity::dag::{
-    FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamHandle, TeamRun, View,
+    FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamInput, View,
 };
 use levity::prelude::*;
+use levity::runtime::RunHandle;
 
 use crate::agent::ModelArgs;
 use crate::logs::LogArgs;
@@ -173,7 +174,7 @@ fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
 }
 
 /// A run that has begun, and what is known of it.
-type Started = (TeamHandle, Arc<Told>);
+type Started = (RunHandle<Team>, Arc<Told>);
 
 async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Started, String> {
     match (&args.resume, &args.fork, kept) {
@@ -189,11 +190,11 @@ async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Star
 /// A new run, of a goal or of a plan from a file.
 fn fresh(args: &PlanArgs, team: &Team) -> Result<Started, String> {
     let goal = args.goal.clone().unwrap_or_default();
-    let run = match &args.plan {
-        Some(file) => team.carry_out(Plan::load(file).map_err(|error| chain(&error))?).goal(goal),
-        None => team.run(goal),
+    let input = match &args.plan {
+        Some(file) => TeamInput::from(Plan::load(file).map_err(|error| chain(&error))?).goal(goal),
+        None => TeamInput::from(goal),
     };
-    begun(args, run.files(args.files.iter()))
+    begun(args, team, input.files(args.files.iter()))
 }
 
 /// Goes on with a run from its journal; or from its session file, where there is no journal.
@@ -221,7 +222,7 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
     if let Some(limits) = args.options.given_limits() {
         going_on = going_on.limits(limits);
     }
-    Ok((going_on.start().await, told))
+    Ok((going_on.start(), told))
 }
 
 /// The session of a run, with all that happened in it: its file may be a step behind.
@@ -242,11 +243,11 @@ fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, St
     let redo: Vec<StepId> = args.redo.iter().map(|step| StepId::from(step.as_str())).collect();
     let seed = session.seed_without(&redo).map_err(|error| chain(&error))?;
     let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
-    begun(args, team.go_on(seed).goal(goal))
+    begun(args, team, TeamInput::from(seed).goal(goal))
 }
 
-fn begun(args: &PlanArgs, run: TeamRun) -> Result<Started, String> {
+fn begun(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<Started, String> {
     let told = args.told(View::new())?;
-    let run = run.on_event(told.watcher()).start().map_err(|error| chain(&error))?;
+    let run = team.run(input).on_event(told.watcher()).try_start().map_err(|error| chain(&error))?;
     Ok((run, told))
 }

@@ -2,9 +2,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::agent::AgentRun;
 use levity::core::{Journal as _, Record};
 use levity::prelude::*;
+use levity::runtime::RunHandle;
 
 use crate::agent::AgentArgs;
 use crate::follow::{follow, go_on};
@@ -86,7 +86,7 @@ async fn known(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Recor
 }
 
 /// Begins the run, or goes on with it if the journal has it.
-async fn begin(agent: &Agent, args: &Run, known: &[Record], logs: &Logs) -> AgentRun {
+async fn begin(agent: &Agent, args: &Run, known: &[Record], logs: &Logs) -> RunHandle<Agent> {
     if let Some(id) = args.id.as_ref().filter(|_| !known.is_empty()) {
         let mut resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
         if let Some(limits) = args.agent.made.options.given_limits() {

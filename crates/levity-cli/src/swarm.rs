@@ -14,7 +14,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use levity::core::RunSummary;
 use levity::prelude::*;
-use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmHandle, SwarmRun};
+use levity::runtime::RunHandle;
+use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmInput};
 
 use crate::agent::ModelArgs;
 use crate::drive::drive;
@@ -195,12 +196,13 @@ async fn start(
     swarm: &Swarm,
     plan: Option<Vec<Delegation>>,
     (told, logs): (&Arc<Told>, &Logs),
-) -> Result<SwarmHandle, String> {
+) -> Result<RunHandle<Swarm>, String> {
     let Some(id) = &args.resume else {
-        let mut run = swarm.run(args.goal.clone().unwrap_or_default());
+        let mut input = SwarmInput::from(args.goal.clone().unwrap_or_default());
         if let Some(plan) = plan {
-            run = run.plan(plan);
+            input = input.plan(plan);
         }
+        let mut run = swarm.run(input);
         if let Some(id) = &args.id {
             run = run.id(free(id, swarm).await?);
         }
@@ -234,10 +236,15 @@ async fn free(id: &str, swarm: &Swarm) -> Result<RunId, String> {
     }
 }
 
-fn set(args: &SwarmArgs, run: SwarmRun, told: &Arc<Told>, logs: &Logs) -> Result<SwarmHandle, String> {
+fn set(
+    args: &SwarmArgs,
+    run: levity::runtime::Run<Swarm>,
+    told: &Arc<Told>,
+    logs: &Logs,
+) -> Result<RunHandle<Swarm>, String> {
     let run = run.on_event(logs.beside(told.watcher()));
     let run = if args.park { run.park() } else { run };
-    run.start().map_err(|error| chain(&error))
+    run.try_start().map_err(|error| chain(&error))
 }
 
 /// A plan from a file: a list of delegations, or an object with one, as a router writes it.

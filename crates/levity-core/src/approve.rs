@@ -32,6 +32,20 @@ pub trait Approver: Send + Sync {
     async fn decide(&self, ask: &Ask) -> Decision;
 }
 
+/// A function that decides at once.
+///
+/// ```
+/// # use levity_core::{Approver, Ask, Decision};
+/// # fn takes(_: impl Approver) {}
+/// takes(|ask: &Ask| if ask.call.name == "delete" { Decision::deny("no") } else { Decision::Allow });
+/// ```
+#[async_trait]
+impl<F: Fn(&Ask) -> Decision + Send + Sync> Approver for F {
+    async fn decide(&self, ask: &Ask) -> Decision {
+        self(ask)
+    }
+}
+
 /// A question about a call, or a question of the model's that the call is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Limits, Machine,
-    Message, ModelCard, Outcome, Resolution, RunId, ToolCall, ToolError, Worst,
+    Message, ModelCard, Outcome, Resolution, RunId, ToolCall, ToolError, Values, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -168,13 +168,24 @@ pub struct EffectCx {
     /// How many tokens may be sent, where money or tokens are limited: the most that
     /// [`Executor::worst`] said of the call. What is sent must not have become more since.
     pub max_input: Option<u64>,
+    /// What the program gave the run's tools.
+    pub values: Values,
     key: Option<Arc<str>>,
 }
 
 impl EffectCx {
     /// A context for an effect.
     pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
-        Self { run, effect, again: false, live, max_output: None, max_input: None, key: None }
+        Self {
+            run,
+            effect,
+            again: false,
+            live,
+            max_output: None,
+            max_input: None,
+            values: Values::new(),
+            key: None,
+        }
     }
 
     /// Says whether an earlier process had begun this effect and did not finish it.
@@ -200,6 +211,13 @@ impl EffectCx {
     #[must_use]
     pub fn with_max_output(mut self, tokens: Option<u64>) -> Self {
         self.max_output = tokens;
+        self
+    }
+
+    /// Says what the program gave the run's tools.
+    #[must_use]
+    pub fn with_values(mut self, values: Values) -> Self {
+        self.values = values;
         self
     }
 

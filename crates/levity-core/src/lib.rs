@@ -48,6 +48,7 @@ mod secret;
 pub mod text;
 mod tokens;
 mod tool;
+mod values;
 mod world;
 mod worst;
 
@@ -94,6 +95,7 @@ pub use tool::{
     ChangeKind, Deadline, EffectClass, FileChange, Hints, LinkedTool, Progress, Report, Tool, ToolCx,
     ToolOutput, ToolSource, ToolSpec, Toolbox,
 };
+pub use values::Values;
 pub use world::{Timestamp, World};
 pub use worst::{Reserved, Worst};
 

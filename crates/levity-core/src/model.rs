@@ -34,6 +34,10 @@ use crate::{Deltas, ModelError, Price, Request, Response, Worst};
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a model",
+    note = "`levity::model(\"openai:gpt-4o\")?` opens one by its name; any type that implements `Model` is one"
+)]
 #[async_trait]
 pub trait Model: Send + Sync {
     /// Provider, id, window and abilities, known without a call.

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::message::output_text;
-use crate::{CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError, WorkspaceSource};
+use crate::{
+    CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError, Values, WorkspaceSource,
+};
 
 /// Something a model can have done.
 ///
@@ -53,6 +55,10 @@ use crate::{CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolE
 /// })));
 /// assert_eq!(shout.spec().name, "shout");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tool",
+    note = "put `#[tool]` on the function, or implement `Tool` for the type"
+)]
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// Name, docs, schemas and hints.
@@ -383,9 +389,27 @@ pub struct ToolCx {
     pub cancel: CancelToken,
     /// Takes word of how far the work is.
     pub progress: Progress,
+    /// What the program gave the run: `agent.run(..).with(User(7))`.
+    pub values: Values,
 }
 
 impl ToolCx {
+    /// A value that the program gave the run, by its type.
+    ///
+    /// ```
+    /// # use levity_core::{ToolCx, ToolError};
+    /// struct User(u32);
+    ///
+    /// fn orders(cx: &ToolCx) -> Result<String, ToolError> {
+    ///     let user = cx.get::<User>().ok_or_else(|| ToolError::failed("nobody is logged in"))?;
+    ///     Ok(format!("the orders of user {}", user.0))
+    /// }
+    /// # assert!(orders(&ToolCx::detached()).is_err());
+    /// ```
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.values.get()
+    }
+
     /// A context for a call of its own, outside any run: no deadline, nobody listening.
     pub fn detached() -> Self {
         Self::new(RunId::from("detached"), CallId::from("detached"), "detached")
@@ -403,6 +427,7 @@ impl ToolCx {
             deadline: Deadline::default(),
             cancel: CancelToken::new(),
             progress: Progress::default(),
+            values: Values::new(),
         }
     }
 }

@@ -83,6 +83,12 @@ pub enum Error {
     Control(#[from] levity_runtime::ControlError),
 }
 
+impl From<levity_runtime::Error> for Error {
+    fn from(source: levity_runtime::Error) -> Self {
+        Self::Runtime { source, partial: None }
+    }
+}
+
 /// The message and its causes on one line: a `main` that returns the error prints this.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

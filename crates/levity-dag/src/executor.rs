@@ -127,7 +127,7 @@ impl TeamExecutor {
 
     async fn dispatch(&self, run: ToolRun, time: Option<Duration>, cx: EffectCx) -> Outcome {
         let key = cx.key();
-        let call_cx = CallCx::new(cx.run, key).with_again(cx.again);
+        let call_cx = CallCx::new(cx.run, key).with_again(cx.again).with_values(cx.values);
         let work = self.tools.dispatch(&run.call, run.approved, call_cx);
         let done = match time {
             None => work.await,

@@ -16,7 +16,7 @@
 //! let plan = Plan::new()
 //!     .step(Step::new("fetch", "fetch").writes(["page"]))
 //!     .step(Step::new("count", "count").reads(["page"]).writes(["words"]));
-//! let finished = team.carry_out(plan).await?;
+//! let finished = team.run(plan).await?;
 //! assert_eq!(finished.value("words"), Some(&json!(4)));
 //! # Ok(())
 //! # }
@@ -86,7 +86,7 @@ pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
 pub use parts::Parts;
 pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Planner, Replan};
-pub use run::{Fork, Resume, TeamHandle, TeamRun};
+pub use run::TeamInput;
 pub use seed::{Seed, Sown};
 pub use session::{
     Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter, Sessions,

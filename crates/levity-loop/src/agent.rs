@@ -1,25 +1,29 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+use levity_core::text::is_blank;
 use levity_core::{
-    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, Message, ModelCard, Post, RunId,
-    ToolError,
+    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, MachineKind, Message, ModelCard,
+    Part, Post, RunId, ToolError,
 };
-use levity_runtime::{Job, Runtime, Told};
+use levity_runtime::{
+    Beginning, Conversational, Done, Rejoin, Run, RunHandle, Runnable, Runtime, Stopped, Told, TypedOutput,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::answer::Answer;
 use crate::builder::AgentBuilder;
+use crate::conclude::conclude;
 use crate::errand::Errand;
+use crate::error::Error;
 use crate::executor::AgentExecutor;
-use crate::fork::Fork;
 use crate::gather::Gathered;
 use crate::guards::Goal;
 use crate::machine::{AgentMachine, Past, Start, Talk};
 use crate::output::OutputCheck;
-use crate::resume::Resume;
-use crate::run::{AgentRun, Run};
 use crate::spec::AgentSpec;
 
 /// A model with instructions and tools that works on goals. Cloning costs nothing.
@@ -38,6 +42,8 @@ use crate::spec::AgentSpec;
 #[derive(Clone)]
 pub struct Agent {
     pub(crate) inner: Arc<Inner>,
+    /// The shape that answers must have.
+    pub(crate) output: Option<Arc<OutputCheck>>,
 }
 
 pub(crate) struct Inner {
@@ -79,21 +85,114 @@ impl Agent {
     }
 
     pub(crate) fn new(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), output: None }
     }
 
     /// Works on a goal, on the caller's own task: await what is returned, after setting what is to be
     /// set. Dropping the future stops the work. A goal without visible text, or something else such as a picture, gives
     /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
-    pub fn run(&self, goal: impl Into<Message>) -> Run {
-        Run::new(self.clone(), goal.into())
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// # let agent = Agent::builder(ScriptedModel::new().reply("Hello!").reply("Still here.")).build()?;
+    /// let first = agent.run("Hello").await?;
+    /// let second = agent.run("Are you there?").history(first.history().clone()).await?;
+    /// assert_eq!(second.history().len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// With a memory, a run is part of a conversation:
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_memory::InMemory;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// # let model = ScriptedModel::new().reply("Good to know.").reply("Blue.");
+    /// let agent = Agent::builder(model).memory(InMemory::new()).build()?;
+    /// agent.run("My favourite colour is blue.").conversation("c1").await?;
+    /// let answer = agent.run("What is my favourite colour?").conversation("c1").await?;
+    /// assert_eq!(answer.history().len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The answer can be wanted as a type:
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum {
+    ///     total: f64,
+    /// }
+    ///
+    /// # let agent = Agent::builder(ScriptedModel::new().reply(r#"{"total": 7}"#)).build()?;
+    /// let sum: Sum = agent.run("What is 2 + 5?").typed().await?;
+    /// assert_eq!(sum.total, 7.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A run that waits for a person can be left in its journal:
+    ///
+    /// ```
+    /// # use levity_core::{Decision, Post};
+    /// # use levity_loop::{Agent, Error};
+    /// # use levity_runtime::{MemoryJournal, Runtime};
+    /// # use levity_test::{RecordingTool, ScriptedModel};
+    /// # use serde_json::json;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = ScriptedModel::new().call("send", json!({})).reply("Sent.");
+    /// # let send = RecordingTool::new("send", |_| Ok(levity_core::ToolOutput::text("sent")));
+    /// # let send = send.with_hints(levity_core::Hints::new().destructive());
+    /// # let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    /// let agent = Agent::builder(model).tool(send).runtime(runtime).build()?;
+    /// let Err(Error::Parked { run, .. }) = agent.run("Send it").park().await else { panic!("it asks") };
+    /// // Days later, perhaps in another process:
+    /// for ask in agent.asks(&run).await? {
+    ///     agent.runtime().tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow }).await?;
+    /// }
+    /// assert_eq!(agent.resume(run).await?.text(), "Sent.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn run(&self, goal: impl Into<AgentInput>) -> Run<Self> {
+        Run::new(self.clone(), goal)
     }
 
     /// Works on a goal on a task of its own, and returns a handle on it at once.
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start(&self, goal: impl Into<Message>) -> AgentRun {
+    ///
+    /// ```
+    /// # use levity_core::EventKind;
+    /// # use levity_loop::Agent;
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_loop::Result<()> {
+    /// # let agent = Agent::builder(ScriptedModel::new().reply("Done.")).build()?;
+    /// let mut run = agent.start("Do it");
+    /// let mut events = run.events();
+    /// while let Some(event) = events.next().await {
+    ///     if let EventKind::Asked(ask) = event.kind {
+    ///         run.approve(&ask).await.ok();
+    ///     }
+    /// }
+    /// assert_eq!(run.await?.text(), "Done.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start(&self, goal: impl Into<AgentInput>) -> RunHandle<Self> {
         self.run(goal).start()
     }
 
@@ -113,8 +212,8 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resume(&self, run: impl Into<RunId>) -> Resume {
-        Resume::new(self.clone(), run.into())
+    pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
+        Run::resume(self.clone(), run)
     }
 
     /// Goes another way from a record of an old run, with this agent's model, instructions and tools.
@@ -133,8 +232,8 @@ impl Agent {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn fork(&self, run: impl Into<RunId>) -> Fork {
-        Fork::new(self.clone(), run.into())
+    pub fn fork(&self, run: impl Into<RunId>) -> Run<Self> {
+        Run::fork(self.clone(), run)
     }
 
     /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
@@ -142,10 +241,10 @@ impl Agent {
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
         let goal: Message = goal.into();
-        self.begin(goal, Past::default(), gathered, None)
+        self.set_in(goal, Past::default(), gathered, None)
     }
 
-    pub(crate) fn begin(
+    pub(crate) fn set_in(
         &self,
         goal: impl Into<Goal>,
         past: Past,
@@ -158,31 +257,16 @@ impl Agent {
     }
 
     /// Builds the machine again from the state it saved before its first input. A run whose answer was wanted
-    /// as a type needs [`restore_typed`](Self::restore_typed).
-    ///
-    /// # Errors
-    /// When the state is not one of an agent.
-    pub fn restore(&self, state: &Value) -> Result<AgentMachine, String> {
-        AgentMachine::restore(self.inner.spec.clone(), state, None)
-    }
-
-    /// Builds the machine of a run again whose answer was wanted as a `T`.
+    /// as a type needs an agent that is [expecting](levity_runtime::TypedOutput::expecting) it.
     ///
     /// # Errors
     /// When the state is not one of an agent, or its answer was wanted as something else.
-    pub fn restore_typed<T: DeserializeOwned + JsonSchema>(
-        &self,
-        state: &Value,
-    ) -> Result<AgentMachine, String> {
-        self.restore_as(state, Some(OutputCheck::of::<T>()))
+    pub fn restore(&self, state: &Value) -> Result<AgentMachine, String> {
+        AgentMachine::restore(self.inner.spec.clone(), state, self.output())
     }
 
-    pub(crate) fn restore_as(
-        &self,
-        state: &Value,
-        output: Option<OutputCheck>,
-    ) -> Result<AgentMachine, String> {
-        AgentMachine::restore(self.inner.spec.clone(), state, output)
+    fn output(&self) -> Option<OutputCheck> {
+        self.output.as_deref().cloned()
     }
 
     /// What performs this agent's effects.
@@ -254,58 +338,148 @@ impl Agent {
         })
     }
 
-    pub(crate) fn limits(&self) -> Limits {
-        self.inner.limits
-    }
-
-    /// The job of a run. What the context sources say is part of its first state, so a resumed run
-    /// sees what the first one saw.
-    pub(crate) fn job(
-        &self,
-        goal: Message,
-        before: Before,
-        output: Option<OutputCheck>,
-    ) -> Job<AgentMachine> {
-        let before = match before {
-            Before::History(history) if self.inner.context.is_empty() && !self.inner.executor.hears() => {
-                let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
-                let past = Past { history, ..Past::default() };
-                return Job::new(self.begin(goal, past, gathered, output), self.executor());
-            }
-            before => before,
-        };
-        let agent = self.clone();
-        let machine = async move {
-            let goal = agent.inner.executor.goal(goal).await;
-            let past = agent.before(before).await?;
-            let gathered = agent.gather(&goal.message.text(), past.talk.as_ref().map(Talk::id)).await?;
-            Ok(agent.begin(goal, past, gathered, output))
-        };
-        Job::deferred(machine, self.executor())
-    }
-
     /// What was before a run.
-    pub(crate) async fn before(&self, before: Before) -> Result<Past, Cause> {
-        match before {
-            Before::History(history) => Ok(Past { history, ..Past::default() }),
-            Before::Conversation(id) => self.past(&id).await,
+    pub(crate) async fn past_of(
+        &self,
+        history: History,
+        conversation: Option<ConversationId>,
+    ) -> Result<Past, Cause> {
+        match conversation {
+            None => Ok(Past { history, ..Past::default() }),
+            Some(id) => self.past(&id).await,
         }
-    }
-
-    /// A job that is looked over at its end, if the agent's are.
-    pub(crate) fn audited(&self, job: Job<AgentMachine>, output: Option<OutputCheck>) -> Job<AgentMachine> {
-        if !self.inner.audit {
-            return job;
-        }
-        let agent = self.clone();
-        job.audit(move |_, state| async move { agent.restore_as(&state, output) })
     }
 }
 
-/// What a run goes on from.
-pub(crate) enum Before {
-    History(History),
-    Conversation(ConversationId),
+impl Runnable for Agent {
+    type Input = AgentInput;
+    type Machine = AgentMachine;
+    type Output = Answer;
+    type Error = Error;
+
+    fn runtime(&self) -> &Runtime {
+        Self::runtime(self)
+    }
+
+    fn executor(&self) -> Arc<dyn Executor> {
+        Self::executor(self)
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    fn begin(&self, input: AgentInput, _: &Limits) -> Result<Beginning<AgentMachine>, Error> {
+        if input.is_blank() {
+            return Err(Error::EmptyPrompt);
+        }
+        let AgentInput { goal, history, conversation } = input;
+        if conversation.is_none() && self.inner.context.is_empty() && !self.inner.executor.hears() {
+            let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
+            let past = Past { history, ..Past::default() };
+            return Ok(Beginning::now(self.set_in(goal, past, gathered, self.output())));
+        }
+        // What the context sources say is part of the first state, so a resumed run sees what the first one saw.
+        let agent = self.clone();
+        Ok(Beginning::later(async move {
+            let goal = agent.inner.executor.goal(goal).await;
+            let past = agent.past_of(history, conversation).await?;
+            let gathered = agent.gather(&goal.message.text(), past.talk.as_ref().map(Talk::id)).await?;
+            Ok(agent.set_in(goal, past, gathered, agent.output()))
+        }))
+    }
+
+    fn restore(&self, kind: &MachineKind, state: &Value) -> Result<AgentMachine, String> {
+        AgentMachine::check_kind(kind)?;
+        Self::restore(self, state)
+    }
+
+    fn inspect(&self, kind: &MachineKind, state: &Value) -> Result<AgentMachine, String> {
+        AgentMachine::check_kind(kind)?;
+        AgentMachine::restore_untyped(self.inner.spec.clone(), state)
+    }
+
+    fn conclude(&self, ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>) -> Result<Answer, Error> {
+        conclude(ended)
+    }
+
+    fn name(&self) -> Option<Arc<str>> {
+        self.inner.name.clone()
+    }
+
+    fn audits(&self) -> bool {
+        self.inner.audit
+    }
+
+    fn adapt(&self, machine: AgentMachine) -> BoxFuture<'static, Result<AgentMachine, String>> {
+        let agent = self.clone();
+        Box::pin(async move {
+            let gathered = agent.gather(&machine.goal().text(), machine.conversation()).await;
+            Ok(machine.forked(gathered.map_err(|error| error.to_string())?))
+        })
+    }
+
+    fn rejoin(&self) -> Option<Rejoin<AgentMachine>> {
+        let agent = self.clone();
+        Some(Box::new(move |machine| Box::pin(async move { agent.join(machine).await })))
+    }
+
+    fn settle<'a>(&'a self, machine: &'a AgentMachine) -> Option<BoxFuture<'a, ()>> {
+        machine.is_holding().then(|| -> BoxFuture<'a, ()> { Box::pin(self.settle_held(machine)) })
+    }
+
+    fn keeps_conversations(&self) -> bool {
+        self.conversations().is_some()
+    }
+
+    fn messages(answer: &Answer) -> Option<&[Arc<Message>]> {
+        Some(answer.messages())
+    }
+
+    fn conversation(input: &mut AgentInput) -> Option<&mut Option<ConversationId>> {
+        Some(&mut input.conversation)
+    }
+
+    fn history(input: &mut AgentInput) -> Option<&mut History> {
+        Some(&mut input.history)
+    }
+}
+
+impl Conversational for Agent {}
+
+impl TypedOutput for Agent {
+    fn expecting<T: DeserializeOwned + JsonSchema>(&self) -> Self {
+        Self { inner: self.inner.clone(), output: Some(Arc::new(OutputCheck::of::<T>())) }
+    }
+
+    fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
+        answer.parse()
+    }
+}
+
+/// What an agent's run begins with: the goal, and what was said before.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AgentInput {
+    /// What is to be done.
+    pub goal: Message,
+    /// What was said before; with a conversation, that comes from the agent's memory.
+    pub history: History,
+    /// The conversation that the run is part of.
+    pub conversation: Option<ConversationId>,
+}
+
+impl AgentInput {
+    /// Returns whether nobody can see anything in the goal.
+    fn is_blank(&self) -> bool {
+        self.goal.parts.iter().all(|part| matches!(part, Part::Text(_))) && is_blank(&self.goal.text())
+    }
+}
+
+impl<G: Into<Message>> From<G> for AgentInput {
+    fn from(goal: G) -> Self {
+        Self { goal: goal.into(), history: History::new(), conversation: None }
+    }
 }
 
 impl fmt::Debug for Agent {

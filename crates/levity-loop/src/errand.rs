@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use levity_core::{Cause, ConversationId, History, MemoryError, Message, OutputSchema, ToolError};
 
-use crate::agent::{Agent, Before};
+use crate::agent::{Agent, AgentInput};
 use crate::machine::{AgentMachine, Talk};
 use crate::output::OutputCheck;
 
@@ -19,8 +19,7 @@ use crate::output::OutputCheck;
 /// ```
 #[must_use = "an errand does nothing until an agent is sent on it"]
 pub struct Errand {
-    goal: Message,
-    before: Before,
+    input: AgentInput,
     output: Option<Arc<OutputSchema>>,
     said: bool,
 }
@@ -28,25 +27,25 @@ pub struct Errand {
 impl Errand {
     /// An errand with this goal.
     pub fn new(goal: impl Into<Message>) -> Self {
-        Self { goal: goal.into(), before: Before::History(History::new()), output: None, said: false }
+        Self { input: goal.into().into(), output: None, said: false }
     }
 
     /// Goes on from an earlier conversation.
     pub fn history(mut self, history: History) -> Self {
-        self.before = Before::History(history);
+        self.input.history = history;
         self
     }
 
     /// Goes on with a conversation in the agent's memory, in place of a history; see
-    /// [`Run::conversation`](crate::Run::conversation). Whoever else works on it is waited for, so it must not be one
+    /// [`Run::conversation`](levity_runtime::Run::conversation). Whoever else works on it is waited for, so it must not be one
     /// that the run above has: the two would wait for each other.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
-        self.before = Before::Conversation(id.into());
+        self.input.conversation = Some(id.into());
         self
     }
 
     /// The schema that the answer is wanted in. It is checked, and asked for again when it is wrong, as for
-    /// [`Run::typed`](crate::Run::typed); the value is in [`Ending::value`](levity_core::Ending::value).
+    /// [`Run::typed`](levity_runtime::Run::typed); the value is in [`Ending::value`](levity_core::Ending::value).
     pub fn output(mut self, schema: impl Into<Arc<OutputSchema>>) -> Self {
         self.output = Some(schema.into());
         self
@@ -87,14 +86,14 @@ impl fmt::Debug for Errand {
 impl Agent {
     /// The machine of a new run below another.
     pub(crate) async fn set_out(&self, errand: Errand) -> Result<AgentMachine, ToolError> {
-        let Errand { goal, before, output, said } = errand;
+        let Errand { input: AgentInput { goal, history, conversation }, output, said } = errand;
         let goal = self.inner.executor.goal(goal).await;
-        let past = self.before(before).await.map_err(no_past)?;
+        let past = self.past_of(history, conversation).await.map_err(no_past)?;
         let gathered = self
             .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
             .await
             .map_err(|error| ToolError::failed("the agent's context could not be had").with_source(error))?;
-        let machine = self.begin(goal, past, gathered, output.map(OutputCheck::new));
+        let machine = self.set_in(goal, past, gathered, output.map(OutputCheck::new));
         Ok(if said { machine.with_said() } else { machine })
     }
 }

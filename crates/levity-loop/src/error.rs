@@ -93,7 +93,7 @@ pub enum Error {
         /// What had been reached: the answer may be there.
         partial: Option<Box<Answer>>,
     },
-    /// All that the run does is wait, and it was left in its journal; see [`Run::park`](crate::Run::park).
+    /// All that the run does is wait, and it was left in its journal; see [`Run::park`](levity_runtime::Run::park).
     #[error("run `{run}` waits, and was left in its journal; resume it when what it waits for is there")]
     Parked {
         /// The run.
@@ -121,12 +121,12 @@ pub enum Error {
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] levity_runtime::ControlError),
-    /// A blocking call was made where it would hold up an async runtime.
-    #[error("a blocking call was made inside an async runtime; use the async `Agent` there")]
-    InsideAsync,
-    /// The async runtime behind a blocking call could not be made.
-    #[error("no async runtime could be made for a blocking call: {0}")]
-    NoRuntime(#[source] std::io::Error),
+}
+
+impl From<levity_runtime::Error> for Error {
+    fn from(source: levity_runtime::Error) -> Self {
+        Self::Runtime { source, partial: None }
+    }
 }
 
 /// The message and its causes on one line: a `main` that returns the error prints this.
@@ -166,11 +166,7 @@ impl Error {
     /// What kind of error it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Tools(_)
-            | Self::NoModel(_)
-            | Self::EmptyPrompt
-            | Self::Setting { .. }
-            | Self::InsideAsync => ErrorKind::Config,
+            Self::Tools(_) | Self::NoModel(_) | Self::EmptyPrompt | Self::Setting { .. } => ErrorKind::Config,
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Cancelled { .. } => ErrorKind::Cancelled,
             Self::Model { .. } => ErrorKind::Model,
@@ -179,9 +175,7 @@ impl Error {
             Self::Blocked { .. } => ErrorKind::Blocked,
             Self::Memory { .. } => ErrorKind::Memory,
             Self::Parked { .. } => ErrorKind::Parked,
-            Self::Runtime { .. } | Self::Internal { .. } | Self::NoRuntime(_) | Self::Control(_) => {
-                ErrorKind::Runtime
-            }
+            Self::Runtime { .. } | Self::Internal { .. } | Self::Control(_) => ErrorKind::Runtime,
         }
     }
 

@@ -252,7 +252,8 @@ impl AgentExecutor {
         }
         let (key, of) = (cx.key(), cx.run.clone());
         let progress = progress(&cx, &run, self.guards.watch(Stage::Result));
-        let call_cx = CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again);
+        let call_cx =
+            CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again).with_values(cx.values);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
             Dispatched::Done(mut result) => {
                 result.guarded = guarded;

@@ -23,12 +23,11 @@
 mod agent;
 mod answer;
 mod asked;
-pub mod blocking;
 mod builder;
+mod conclude;
 mod errand;
 mod error;
 mod executor;
-mod fork;
 mod gather;
 mod guards;
 mod look;
@@ -36,24 +35,18 @@ mod machine;
 mod notes;
 mod output;
 mod reads;
-mod resume;
-mod run;
 mod spec;
 mod strategy;
 mod talk;
 mod wait;
-mod way;
 
-pub use agent::Agent;
+pub use agent::{Agent, AgentInput};
 pub use answer::Answer;
 pub use builder::AgentBuilder;
 pub use errand::Errand;
 pub use error::{Error, ErrorKind, Result};
-pub use fork::Fork;
 pub use guards::{SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 pub use machine::AgentMachine;
-pub use resume::Resume;
-pub use run::{AgentRun, Run, TypedRun};
 pub use strategy::{
     Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
     Reflection, Reflector, Turn,

@@ -67,13 +67,7 @@ impl Agent {
     /// What is left to do for the conversation of a run that has ended. There is nobody to tell when that fails: the run's
     /// own end says more. One that had ended before, and is only read from its journal, has no hold on the conversation:
     /// that may have gone on since, or be forgotten. A fork has none, either.
-    pub(crate) async fn settle(&self, machine: &AgentMachine) {
-        if machine.is_holding() {
-            self.settle_held(machine).await;
-        }
-    }
-
-    async fn settle_held(&self, machine: &AgentMachine) {
+    pub(crate) async fn settle_held(&self, machine: &AgentMachine) {
         self.save_rest(machine).await;
         let sessions = self.conversations().and_then(Conversations::sessions);
         if let (Some(sessions), Some(talk)) = (sessions, machine.talk()) {

@@ -17,18 +17,37 @@ const WAITING_COMMANDS: usize = 64;
 #[derive(Clone)]
 pub struct Control {
     run: RunId,
+    /// Only the agents of this name directly below the run are meant.
+    agent: Option<Arc<str>>,
     board: Arc<Switchboard>,
 }
 
 impl Control {
     pub(crate) fn new(run: RunId, board: Arc<Switchboard>) -> Self {
-        Self { run, board }
+        Self { run, agent: None, board }
+    }
+
+    /// Tells a run that was not begun.
+    pub(crate) fn of_nobody(run: RunId) -> Self {
+        Self::new(run, Arc::default())
+    }
+
+    /// The run.
+    pub(crate) fn run(&self) -> &RunId {
+        &self.run
     }
 
     /// Tells a child of this run, named by the `run` of its events.
     #[must_use]
     pub fn child(&self, run: &RunId) -> Self {
-        Self { run: run.clone(), board: self.board.clone() }
+        Self::new(run.clone(), self.board.clone())
+    }
+
+    /// Tells the agents of this name directly below the run, such as a worker of a swarm: all its runs that are under way, each
+    /// time. A command fails with [`ControlError::NotAtWork`] when there are none.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Self {
+        Self { agent: Some(name.into()), ..self.child(&self.run) }
     }
 
     /// Begins nothing new, here and in the children; what has begun goes on to its end.
@@ -36,7 +55,7 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn pause(&self) -> Result<(), ControlError> {
-        self.tell_all(&Command::Pause).await
+        self.command(Command::Pause).await
     }
 
     /// Goes on after a pause.
@@ -44,7 +63,7 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn resume(&self) -> Result<(), ControlError> {
-        self.tell_all(&Command::Resume).await
+        self.command(Command::Resume).await
     }
 
     /// Ends the run now. What is under way is dropped, and open calls are answered with an error, so
@@ -53,7 +72,7 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
-        self.order(What::Command(Command::Cancel { reason: reason.into() })).await
+        self.command(Command::Cancel { reason: reason.into() }).await
     }
 
     /// Says something, to be taken in before the next call of a model.
@@ -62,7 +81,7 @@ impl Control {
     /// When the run is not running, or has a lot to take in already.
     pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
         let message = Arc::new(message.into());
-        self.order(What::Command(Command::Say { message })).await
+        self.command(Command::Say { message }).await
     }
 
     /// Allows what was asked.
@@ -118,11 +137,39 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn asks(&self) -> Result<Vec<Ask>, ControlError> {
-        let mut asks = self.own_asks().await?;
-        for run in self.board.below(&self.run) {
-            asks.extend(self.child(&run).own_asks().await.unwrap_or_default());
+        let mut asks = Vec::new();
+        let mut told = Told::default();
+        for to in self.meant() {
+            let own = to.own_asks().await;
+            if let Ok(own) = &own {
+                asks.extend(own.iter().cloned());
+                for run in to.board.below(&to.run) {
+                    asks.extend(to.child(&run).own_asks().await.unwrap_or_default());
+                }
+            }
+            told.add(own.map(drop))?;
         }
-        Ok(asks)
+        told.by(self).map(|()| asks)
+    }
+
+    /// Tells each run that is meant.
+    async fn command(&self, command: Command) -> Result<(), ControlError> {
+        let mut told = Told::default();
+        for to in self.meant() {
+            told.add(match command {
+                // What holds up a run holds up those below it.
+                Command::Pause | Command::Resume => to.tell_all(&command).await,
+                _ => to.order(What::Command(command.clone())).await,
+            })?;
+        }
+        told.by(self)
+    }
+
+    fn meant(&self) -> Vec<Self> {
+        match &self.agent {
+            None => vec![self.clone()],
+            Some(name) => self.board.named(&self.run, name).iter().map(|run| self.child(run)).collect(),
+        }
     }
 
     async fn own_asks(&self) -> Result<Vec<Ask>, ControlError> {
@@ -158,9 +205,32 @@ impl Control {
     }
 }
 
+/// Whether anybody was told; a run that has ended meanwhile needs no telling.
+#[derive(Default)]
+struct Told(bool);
+
+impl Told {
+    fn add(&mut self, told: Result<(), ControlError>) -> Result<(), ControlError> {
+        match told {
+            Ok(()) => self.0 = true,
+            Err(ControlError::NotRunning(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn by(&self, control: &Control) -> Result<(), ControlError> {
+        match &control.agent {
+            _ if self.0 => Ok(()),
+            Some(name) => Err(ControlError::NotAtWork(name.clone())),
+            None => Err(ControlError::NotRunning(control.run.clone())),
+        }
+    }
+}
+
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Control").field(&self.run).finish()
+        f.debug_tuple("Control").field(&self.run).field(&self.agent).finish()
     }
 }
 
@@ -179,18 +249,25 @@ pub(crate) enum What {
 
 /// Which runs of a tree can be told something now.
 #[derive(Default)]
-pub(crate) struct Switchboard(Mutex<BTreeMap<RunId, mpsc::Sender<Order>>>);
+pub(crate) struct Switchboard(Mutex<BTreeMap<RunId, Connected>>);
+
+/// A run that takes commands.
+struct Connected {
+    sender: mpsc::Sender<Order>,
+    /// The agent, of a child.
+    agent: Option<Arc<str>>,
+}
 
 impl Switchboard {
     /// Takes a run's commands until the line is dropped.
-    pub(crate) fn connect(self: &Arc<Self>, run: &RunId) -> Line {
+    pub(crate) fn connect(self: &Arc<Self>, run: &RunId, agent: Option<Arc<str>>) -> Line {
         let (sender, orders) = mpsc::channel(WAITING_COMMANDS);
-        self.runs().insert(run.clone(), sender);
+        self.runs().insert(run.clone(), Connected { sender, agent });
         Line { run: run.clone(), board: self.clone(), orders, early: VecDeque::new() }
     }
 
     fn find(&self, run: &RunId) -> Option<mpsc::Sender<Order>> {
-        self.runs().get(run).cloned()
+        self.runs().get(run).map(|connected| connected.sender.clone())
     }
 
     fn below(&self, run: &RunId) -> Vec<RunId> {
@@ -200,7 +277,16 @@ impl Switchboard {
         from.take_while(|other| other.as_str().starts_with(&prefix)).cloned().collect()
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, mpsc::Sender<Order>>> {
+    /// The runs of an agent directly below a run.
+    fn named(&self, run: &RunId, agent: &str) -> Vec<RunId> {
+        let runs = self.runs();
+        let is_meant = |(below, connected): &(&RunId, &Connected)| {
+            connected.agent.as_deref() == Some(agent) && below.parent().as_ref() == Some(run)
+        };
+        runs.iter().filter(is_meant).map(|(below, _)| below.clone()).collect()
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Connected>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
-    Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, EffectKind,
-    EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink, Machine,
-    OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, Timestamp, World,
+    Approver, Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId,
+    EffectKind, EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink,
+    Machine, OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, Timestamp,
+    Values, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -131,6 +132,26 @@ pub(crate) struct Around {
     pub(crate) name: Option<Arc<str>>,
     /// The span that the run's is below.
     pub(crate) above: Above,
+    /// What the program gave this run and those below it.
+    pub(crate) given: Option<Arc<Given>>,
+}
+
+/// What a program gives one run, and no journal keeps.
+#[derive(Clone, Default)]
+pub(crate) struct Given {
+    pub(crate) values: Values,
+    /// Answers the questions of the run, in place of the approver of what is run.
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+}
+
+impl Around {
+    fn answers(&self, ask: &Ask) -> bool {
+        self.approver().is_some() || self.executor.answers(ask)
+    }
+
+    fn approver(&self) -> Option<Arc<dyn Approver>> {
+        self.given.as_ref()?.approver.clone()
+    }
 }
 
 /// How much was taken in since others had the thread.
@@ -523,9 +544,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn nobody_answers(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Ask(ask) => {
-                self.line.is_none() && !self.around.park && !self.around.executor.answers(ask)
-            }
+            Effect::Ask(ask) => self.line.is_none() && !self.around.park && !self.around.answers(ask),
             _ => false,
         }
     }
@@ -582,16 +601,21 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     fn ask(&mut self, id: EffectId, ask: Ask) {
-        if !self.around.executor.answers(&ask) {
+        if !self.around.answers(&ask) {
             self.questions.insert(id, Question { ask, approver: None });
             return;
         }
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
+        let approver = self.around.approver();
         let (handle, registration) = AbortHandle::new_pair();
         self.questions.insert(id, Question { ask: ask.clone(), approver: Some(handle) });
         let answer = async move {
             let (run, call) = (ask.run.clone(), ask.call.clone());
-            match executor.execute(Effect::Ask(ask), cx).await {
+            let decided = match approver {
+                Some(approver) => Outcome::Decision(approver.decide(&ask).await),
+                None => executor.execute(Effect::Ask(ask), cx).await,
+            };
+            match decided {
                 Outcome::Decision(decision) if executor.hears() => {
                     hear::decided(&*executor, &run, call, decision).await
                 }
@@ -624,7 +648,9 @@ impl<M: Machine + 'static> Driver<M> {
             Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
         });
         let reservation = self.budget.reservation(id);
+        let values = self.around.given.as_ref().map(|given| given.values.clone());
         EffectCx::new(run, id, live)
+            .with_values(values.unwrap_or_default())
             .with_again(again)
             .with_key(key)
             .with_max_output(reservation.map(Reservation::output))

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use levity_core::text::chain;
 use levity_core::{Cause, EffectId, Intervention, JournalError, RunId, Waiting};
 
@@ -74,6 +76,12 @@ pub enum Error {
     /// What was to be told to the run makes no sense to it.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// A blocking call was made where it would hold up an async runtime.
+    #[error("a blocking call was made inside an async runtime; await the run there")]
+    InsideAsync,
+    /// The async runtime behind a blocking call could not be made.
+    #[error("no async runtime could be made for a blocking call: {0}")]
+    NoRuntime(#[source] std::io::Error),
     /// The task that drove the run is gone.
     #[error("the task of run `{0}` ended before the run did")]
     Lost(RunId),
@@ -139,6 +147,9 @@ pub enum ControlError {
     /// The run has ended, or never was.
     #[error("run `{0}` is not running")]
     NotRunning(RunId),
+    /// No agent of this name is at work below the run.
+    #[error("`{0}` is not at work")]
+    NotAtWork(Arc<str>),
     /// The host has said a lot, and the model has not been called since; say it later.
     #[error("run `{0}` has enough to take in before the model is called again")]
     Full(RunId),

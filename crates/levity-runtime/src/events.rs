@@ -21,6 +21,13 @@ impl Events {
     /// How many events wait for a slow listener.
     pub const CAPACITY: usize = 4096;
 
+    /// Those of a run that was not begun.
+    pub(crate) fn none() -> Self {
+        let queue = Arc::new(Queue::default());
+        queue.close();
+        Self { queue }
+    }
+
     /// The next event, or `None` after the last one of the run.
     pub async fn next(&mut self) -> Option<Event> {
         poll_fn(|cx| self.queue.poll(cx)).await

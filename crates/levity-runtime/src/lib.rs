@@ -36,11 +36,15 @@ mod events;
 mod files;
 mod fingerprint;
 mod fork;
+mod handle;
+mod inspect;
 mod journal;
 mod meter;
 mod private;
 mod replay;
 mod report;
+mod run;
+mod runnable;
 mod runtime;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -58,11 +62,17 @@ pub use control::Control;
 pub use error::{ControlError, Divergence, Error};
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
+pub use handle::{RunHandle, Text};
+pub use inspect::{asks, history};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use replay::{Replay, changes, check_setup, replay};
 pub use report::{Comparison, ReportStep, RunReport};
-pub use runtime::{Done, Job, RunHandle, Runtime, Stopped};
+pub use run::Run;
+pub use runnable::{
+    Beginning, Conversational, End, Observer, Rejoin, RunOrigin, Runnable, Typed, TypedOutput,
+};
+pub use runtime::{Done, Job, JobHandle, Runtime, Stopped};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
 pub use tell::Told;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
-use crate::drive::{AT_ONCE, Around, Driven, Driver, meter};
+use crate::drive::{AT_ONCE, Around, Driven, Driver, Given, meter};
 use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
@@ -109,19 +109,19 @@ impl Runtime {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start<M: Machine + 'static>(&self, mut job: Job<M>) -> RunHandle<M> {
+    pub fn start<M: Machine + 'static>(&self, mut job: Job<M>) -> JobHandle<M> {
         let run = job.id.get_or_insert_with(|| RunId::random(&*self.shared.world)).clone();
         let board = Arc::new(Switchboard::default());
         let hub = Arc::new(Hub::new(job.watcher.take()));
         let events = hub.subscribe();
-        let line = board.connect(&run);
+        let line = board.connect(&run, None);
         let (runtime, inner_hub, above) = (self.clone(), hub.clone(), Above::here());
         #[expect(clippy::disallowed_methods, reason = "the handle owns the task and aborts it on drop")]
         let task = tokio::spawn(async move {
             let (run, driven) = runtime.driver(job, Some((line, inner_hub)), above).await;
             settle(run, driven)
         });
-        RunHandle { control: Control::new(run.clone(), board), run, hub, events: Some(events), task }
+        JobHandle { control: Control::new(run.clone(), board), run, hub, events: Some(events), task }
     }
 
     async fn driver<M: Machine + 'static>(
@@ -154,6 +154,9 @@ impl Runtime {
             None => (None, job.watcher.map(|watcher| Arc::new(Hub::new(Some(watcher))))),
         };
         let _close = hub.clone().map(CloseOnDrop);
+        if let Some(before) = job.before {
+            before.await;
+        }
         let opened = self.open(&run, job.origin, job.limits, line).await;
         let Ready { machine, open, limits, line, fork } = match opened {
             Ok(ready) => ready,
@@ -176,6 +179,7 @@ impl Runtime {
             rests,
             name,
             above,
+            given: job.given,
         };
         let driver = match fork {
             None if open.records.len() > AT_ONCE => {
@@ -404,21 +408,19 @@ pub struct Job<M> {
     park: bool,
     audit: Option<LaterRestore<M>>,
     name: Option<Arc<str>>,
+    before: Option<BoxFuture<'static, ()>>,
+    given: Option<Arc<Given>>,
 }
 
 impl<M> Job<M> {
+    fn of(origin: Origin<M>, executor: Arc<dyn Executor>) -> Self {
+        let (limits, id, watcher, audit, name, before, given) = (None, None, None, None, None, None, None);
+        Self { origin, executor, limits, id, watcher, park: false, audit, name, before, given }
+    }
+
     /// A new run of `machine`, whose effects `executor` performs.
     pub fn new(machine: M, executor: Arc<dyn Executor>) -> Self {
-        Self {
-            origin: Origin::New(Box::new(machine)),
-            executor,
-            limits: None,
-            id: None,
-            watcher: None,
-            park: false,
-            audit: None,
-            name: None,
-        }
+        Self::of(Origin::New(Box::new(machine)), executor)
     }
 
     /// A new run whose machine has yet to be made; making it is part of the run.
@@ -426,9 +428,7 @@ impl<M> Job<M> {
         machine: impl Future<Output = Result<M, Cause>> + Send + 'static,
         executor: Arc<dyn Executor>,
     ) -> Self {
-        let origin = Origin::Later(Box::pin(machine));
-        let (limits, id, watcher, audit, name) = (None, None, None, None, None);
-        Self { origin, executor, limits, id, watcher, park: false, audit, name }
+        Self::of(Origin::Later(Box::pin(machine)), executor)
     }
 
     /// An old run, to go on from its journal. `restore` builds its machine from the state it began with.
@@ -437,16 +437,24 @@ impl<M> Job<M> {
         executor: Arc<dyn Executor>,
         restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String> + Send + 'static,
     ) -> Self {
-        Self {
-            origin: Origin::Stored(Box::new(restore), None),
-            executor,
-            limits: None,
-            id: Some(run),
-            watcher: None,
-            park: false,
-            audit: None,
-            name: None,
-        }
+        Self::of(Origin::Stored(Box::new(restore), None), executor).id(run)
+    }
+
+    /// Whether it is a run that has begun before.
+    pub(crate) fn is_old(&self) -> bool {
+        matches!(self.origin, Origin::Stored(..))
+    }
+
+    /// What the program gives the run.
+    pub(crate) fn given(mut self, given: Option<Arc<Given>>) -> Self {
+        self.given = given;
+        self
+    }
+
+    /// Waits for this before anything of the run begins.
+    pub(crate) fn before(mut self, work: BoxFuture<'static, ()>) -> Self {
+        self.before = Some(work);
+        self
     }
 
     /// Before an old run that has not ended goes on, its machine gets what it needs and cannot be saved, such as the
@@ -477,8 +485,7 @@ impl<M> Job<M> {
     {
         let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
         let origin = Origin::Fork(Box::new(ForkPlan { from, after, restore }));
-        let (limits, id, watcher, audit, name) = (None, None, None, None, None);
-        Self { origin, executor, limits, id, watcher, park: false, audit, name }
+        Self::of(origin, executor)
     }
 
     /// What it may use; by default, the defaults for a new run, and what an old one was made with.
@@ -562,7 +569,7 @@ fn settle<M>(run: RunId, driven: Driven<M>) -> Result<Done<M>, Stopped<M>> {
 
 /// A run under way. Awaiting it gives its end; dropping it stops it.
 #[must_use = "dropping the handle stops the run"]
-pub struct RunHandle<M> {
+pub struct JobHandle<M> {
     run: RunId,
     control: Control,
     hub: Arc<Hub>,
@@ -570,7 +577,7 @@ pub struct RunHandle<M> {
     task: JoinHandle<Result<Done<M>, Stopped<M>>>,
 }
 
-impl<M> RunHandle<M> {
+impl<M> JobHandle<M> {
     /// The run's id.
     pub fn id(&self) -> &RunId {
         &self.run
@@ -595,7 +602,7 @@ impl<M> RunHandle<M> {
     }
 }
 
-impl<M> Future for RunHandle<M> {
+impl<M> Future for JobHandle<M> {
     type Output = Result<Done<M>, Stopped<M>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -609,14 +616,14 @@ impl<M> Future for RunHandle<M> {
     }
 }
 
-impl<M> Drop for RunHandle<M> {
+impl<M> Drop for JobHandle<M> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl<M> fmt::Debug for RunHandle<M> {
+impl<M> fmt::Debug for JobHandle<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RunHandle").field(&self.run).finish()
+        f.debug_tuple("JobHandle").field(&self.run).finish()
     }
 }

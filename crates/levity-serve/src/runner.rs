@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{Ask, Cause, ConversationId, Event, Message, RunId};
-use levity_loop::Agent;
-use levity_runtime::{Control, Runtime, Watcher};
-use levity_tools::Dispatcher;
+use levity_runtime::{Control, End, Run, Runnable, Runtime, Watcher};
 
 use crate::error::{Error, Result};
 
-/// What works on goals for others: an agent, a swarm, a team.
+/// What works on goals for others: an agent, a swarm, a team, and whatever else is [`Runnable`] and begins with a text.
 ///
 /// # Contract
 /// - `start` returns at once; what it returned is driven only while its `ended` is there.
@@ -25,11 +23,6 @@ pub trait Runner: Send + Sync {
 
     /// Whether its runs can be part of conversations, which are kept.
     fn talks(&self) -> bool;
-
-    /// Its tools, if they can be called by themselves; none by default.
-    fn tools(&self) -> Option<Dispatcher> {
-        None
-    }
 
     /// Begins a run.
     ///
@@ -128,107 +121,66 @@ impl fmt::Debug for Started {
 }
 
 #[async_trait]
-impl<R: Runner + ?Sized> Runner for Arc<R> {
+impl<W> Runner for W
+where
+    W: Runnable<Input: From<String>>,
+{
     fn runtime(&self) -> &Runtime {
-        (**self).runtime()
+        Runnable::runtime(self)
     }
 
     fn talks(&self) -> bool {
-        (**self).talks()
-    }
-
-    fn tools(&self) -> Option<Dispatcher> {
-        (**self).tools()
-    }
-
-    fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
-        (**self).start(goal, setup)
-    }
-
-    async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started> {
-        (**self).resume(run, watcher).await
-    }
-
-    async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
-        (**self).history(run).await
-    }
-
-    async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        (**self).asks(run).await
-    }
-}
-
-#[async_trait]
-impl Runner for Agent {
-    fn runtime(&self) -> &Runtime {
-        Agent::runtime(self)
-    }
-
-    fn talks(&self) -> bool {
-        self.conversations().is_some()
-    }
-
-    fn tools(&self) -> Option<Dispatcher> {
-        Some(self.dispatcher().clone())
+        self.keeps_conversations()
     }
 
     fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
         let Setup { id, conversation, watcher, on_messages } = setup;
-        let mut run = self.run(goal).id(id).on_event(move |event| watcher(event));
+        let mut input = W::Input::from(goal.to_owned());
         if let Some(conversation) = conversation {
-            run = run.conversation(conversation);
+            let place = W::conversation(&mut input);
+            let none = || Error::setting("conversation", "is not kept by what works here; leave it out");
+            *place.ok_or_else(none)? = Some(conversation);
         }
-        let handle = run.start();
-        let control = handle.control().clone();
-        Ok(Started::new(control, async move {
-            let answer = handle.await;
-            if let (Ok(answer), Some(sink)) = (&answer, on_messages) {
-                sink(answer.messages());
-            }
-            answer.err().and_then(agent_stopped)
-        }))
+        let run = Run::new(self.clone(), input).id(id).on_event(move |event| watcher(event));
+        Ok(started(run, on_messages))
     }
 
     async fn resume(&self, run: &RunId, watcher: Watcher) -> Result<Started> {
-        let handle = Agent::resume(self, run.clone()).on_event(move |event| watcher(event)).start();
-        let control = handle.control().clone();
-        Ok(Started::new(control, async { handle.await.err().and_then(agent_stopped) }))
+        let run = Run::resume(self.clone(), run.clone()).on_event(move |event| watcher(event));
+        Ok(started(run, None))
     }
 
     async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
-        Ok(self.replay(run).await.map_err(|error| lost(run, error))?.events)
+        let replay = levity_runtime::history(self, run).await;
+        Ok(replay.map_err(|error| lost(run, error))?.events)
     }
 
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        Agent::asks(self, run).await.map_err(|error| lost(run, error))
+        levity_runtime::asks(self, run).await.map_err(|error| lost(run, error))
     }
 }
 
-/// Why a run of an agent was not driven to its end, if it was not.
-fn agent_stopped(error: levity_loop::Error) -> Option<Cause> {
-    use levity_loop::Error as E;
-    match error {
-        E::Runtime { source, .. } => Some(Cause::new(source)),
-        E::Memory { partial: Some(_), .. } => None,
-        error @ (E::Memory { .. }
-        | E::Parked { .. }
-        | E::EmptyPrompt
-        | E::Setting { .. }
-        | E::Tools(_)
-        | E::NoModel(_)) => Some(Cause::new(error)),
-        _ => None,
-    }
+fn started<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Started {
+    let handle = run.start();
+    let control = handle.control().clone();
+    Started::new(control, async move {
+        match handle.end().await {
+            End::Ended(Ok(output)) => {
+                if let (Some(sink), Some(messages)) = (on_messages, W::messages(&output)) {
+                    sink(messages);
+                }
+                None
+            }
+            End::Ended(Err(_)) => None,
+            End::Stopped(error) => Some(Cause::new(error)),
+        }
+    })
 }
 
 /// A run that could not be looked at: that there is none is said as such.
-fn lost(run: &RunId, error: levity_loop::Error) -> Error {
+fn lost(run: &RunId, error: levity_runtime::Error) -> Error {
     match error {
-        levity_loop::Error::Runtime { source: levity_runtime::Error::NotFound(run), .. } => Error::NoRun(run),
+        levity_runtime::Error::NotFound(run) => Error::NoRun(run),
         error => Error::run(run, error),
     }
 }
-
-#[cfg(feature = "swarm")]
-mod swarm;
-#[cfg(feature = "dag")]
-mod team;

@@ -224,11 +224,6 @@ impl Runs {
         }
     }
 
-    /// The tools of what works here, if it has any that can be called by themselves.
-    pub fn tools(&self) -> Option<levity_tools::Dispatcher> {
-        self.inner.runner.tools()
-    }
-
     /// Calls `watcher` with each event of every run; it must not block. It is set before the first run.
     #[must_use]
     pub fn on_event(self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {

@@ -74,9 +74,12 @@ pub enum Error {
     /// A command did not reach its run.
     #[error(transparent)]
     Control(#[from] levity_runtime::ControlError),
-    /// No worker of this name is at work.
-    #[error("worker `{0}` is not at work now")]
-    NotAtWork(String),
+}
+
+impl From<levity_runtime::Error> for Error {
+    fn from(source: levity_runtime::Error) -> Self {
+        Self::Runtime { source, partial: None }
+    }
 }
 
 /// The message and its causes on one line: a `main` that returns the error prints this.
@@ -118,7 +121,7 @@ impl Error {
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Cancelled { .. } => ErrorKind::Cancelled,
             Self::Parked { .. } => ErrorKind::Parked,
-            Self::Control(_) | Self::NotAtWork(_) => ErrorKind::Control,
+            Self::Control(_) => ErrorKind::Control,
             Self::Runtime { .. } | Self::Agent(_) => ErrorKind::Runtime,
         }
     }
@@ -128,7 +131,7 @@ impl Error {
         match self {
             Self::Runtime { source, .. } => source.is_retryable(),
             Self::Agent(source) => source.is_retryable(),
-            Self::NoAnswer { .. } | Self::Parked { .. } | Self::NotAtWork(_) => true,
+            Self::NoAnswer { .. } | Self::Parked { .. } => true,
             _ => false,
         }
     }

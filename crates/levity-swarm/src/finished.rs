@@ -70,7 +70,7 @@ impl Finished {
         &self.shown.plan
     }
 
-    /// The conversation of a handoff, for the next run to go on from; see [`SwarmRun::after`](crate::SwarmRun::after).
+    /// The conversation of a handoff, for the next run to go on from; see [`SwarmInput::after`](crate::SwarmInput::after).
     pub fn conversation(&self) -> &[Arc<Message>] {
         &self.shown.history
     }

@@ -54,7 +54,7 @@ pub(crate) use machine::Handing;
 /// are kept; the oldest leave, and a mark says how many. The conversation is what workers remember: their
 /// [`Scope`](crate::Scope) makes no difference here.
 ///
-/// [`SwarmRun::after`](crate::SwarmRun::after) goes on with whoever had the conversation last, who then sees all of it: a
+/// [`SwarmInput::after`](crate::SwarmInput::after) goes on with whoever had the conversation last, who then sees all of it: a
 /// [`Carry`] is for what goes along when it is passed on.
 ///
 /// # Loops and failures

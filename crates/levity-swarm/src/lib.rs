@@ -35,7 +35,7 @@
 //! - A run goes on after a crash where it was; nothing that was finished is done again.
 //! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and nothing else.
 //! - One event stream tells of all; [`Lineage`] says whose each event is. One worker can be spoken to, stopped and
-//!   answered: [`Steering`].
+//!   answered: [`RunHandle::agent`](levity_runtime::RunHandle::agent).
 //!
 //! What is deliberately absent: talk between workers that are at work at the same time (what one says reaches those who begin
 //! after it, so that a run can be repeated), and workers that start others by themselves (an agent with agents as tools does).
@@ -53,7 +53,6 @@ mod effort;
 mod error;
 mod executor;
 mod finished;
-mod handle;
 mod handoff;
 mod judge;
 mod keywords;
@@ -79,7 +78,6 @@ pub use bus::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages, ReadError, 
 pub use debate::Debate;
 pub use error::{Error, ErrorKind, Result};
 pub use finished::Finished;
-pub use handle::{Steering, SwarmHandle};
 pub use handoff::{Carry, Handoff};
 pub use lineage::{Lineage, Origin};
 pub use machine::SwarmMachine;
@@ -89,7 +87,7 @@ pub use plan::{Delegation, PlanFault, PlanFaults};
 pub use ready::Ready;
 pub use report::{Report, ReportStatus};
 pub use router::Router;
-pub use run::SwarmRun;
+pub use run::SwarmInput;
 pub use swarm::{Swarm, SwarmBuilder};
 pub use tool::SwarmTool;
 pub use worker::{Scope, Worker};

@@ -1,15 +1,14 @@
-use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+//! How a swarm runs.
+
 use std::sync::Arc;
 
 use levity_core::text::is_blank;
-use levity_core::{ConversationId, Event, Limits, RunId};
-use levity_runtime::{Job, Watcher};
+use levity_core::{ConversationId, Executor, History, Limits, MachineKind, Message};
+use levity_runtime::{Beginning, Conversational, Done, Runnable, Runtime, Stopped};
+use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::finished::{Finished, conclude};
-use crate::handle::{SwarmHandle, Watch};
 use crate::machine::SwarmMachine;
 use crate::names::ROUTER;
 use crate::pattern::Kind;
@@ -17,172 +16,108 @@ use crate::plan::{Delegation, Known, check};
 use crate::rules::Start;
 use crate::swarm::Swarm;
 
-/// A run that is about to begin, to go on or to go another way: await it for what it comes to, or set something first; see
-/// [`Swarm::run`], [`Swarm::resume`] and [`Swarm::fork`].
-#[must_use = "a run does nothing until it is awaited or started"]
-pub struct SwarmRun {
-    swarm: Swarm,
-    origin: Origin,
-    id: Option<RunId>,
-    limits: Option<Limits>,
-    watcher: Option<Watcher>,
-    park: bool,
+/// What a swarm's run begins with: the goal, and what belongs to it.
+///
+/// ```
+/// # use levity_swarm::{Delegation, SwarmInput};
+/// let input = SwarmInput::from("Is it going to rain?").plan([Delegation::new("a", "weather", "Look it up.")]);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "an input does nothing until a swarm runs it"]
+pub struct SwarmInput {
+    goal: String,
+    plan: Option<Vec<Delegation>>,
+    /// The conversation that workers with such a memory remember.
+    conversation: Option<ConversationId>,
+    history: History,
+    /// What was said in an earlier run, and who had it last.
+    earlier: Vec<Arc<Message>>,
+    first: Option<Arc<str>>,
 }
 
-enum Origin {
-    New(Box<Start>),
-    Old(RunId),
-    Fork(RunId, Option<u64>),
-}
-
-impl SwarmRun {
-    fn of(swarm: Swarm, origin: Origin) -> Self {
-        Self { swarm, origin, id: None, limits: None, watcher: None, park: false }
-    }
-
-    pub(crate) fn new(swarm: Swarm, start: Start) -> Self {
-        let limits = Some(start.limits);
-        Self { limits, ..Self::of(swarm, Origin::New(Box::new(start))) }
-    }
-
-    pub(crate) fn resume(swarm: Swarm, run: RunId) -> Self {
-        Self::of(swarm, Origin::Old(run))
-    }
-
-    pub(crate) fn fork(swarm: Swarm, run: RunId, after: Option<u64>) -> Self {
-        Self::of(swarm, Origin::Fork(run, after))
-    }
-
-    fn start_mut(&mut self, set: impl FnOnce(&mut Start)) {
-        if let Origin::New(start) = &mut self.origin {
-            set(start);
-        }
-    }
-
+impl SwarmInput {
     /// Carries out a plan that is there already, in place of asking the router for one. It is checked before anything begins.
     pub fn plan(mut self, plan: impl IntoIterator<Item = Delegation>) -> Self {
-        let plan = plan.into_iter().collect();
-        self.start_mut(|start| start.plan = Some(plan));
-        self
-    }
-
-    /// The conversation that workers with such a memory remember; see [`Scope::Conversation`](crate::Scope::Conversation).
-    pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
-        let id = id.into();
-        self.start_mut(|start| start.conversation = Some(id));
+        self.plan = Some(plan.into_iter().collect());
         self
     }
 
     /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had it last. Other patterns have
     /// no such conversation, and refuse it.
     pub fn after(mut self, earlier: &Finished) -> Self {
-        let (history, last) = (earlier.conversation().to_vec(), earlier.last_speaker().map(Into::into));
-        self.start_mut(|start| (start.history, start.first) = (history, last));
+        self.earlier = earlier.conversation().to_vec();
+        self.first = earlier.last_speaker().map(Into::into);
         self
-    }
-
-    /// What this run may use, in place of the swarm's limits; of a run that goes on, in place of what it was made with: what it has
-    /// used counts. The shares of its workers, and the call that is kept for the answer, still follow what it was made with.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = Some(limits);
-        self.start_mut(|start| start.limits = limits);
-        self
-    }
-
-    /// The run's id; a random one by default. One that goes on keeps its own.
-    pub fn id(mut self, run: impl Into<RunId>) -> Self {
-        self.id = Some(run.into());
-        self
-    }
-
-    /// Calls `watcher` with each event, in order; it must not block. Of a run that goes on, only what is new is told.
-    pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        self.watcher = Some(Arc::new(watcher));
-        self
-    }
-
-    /// Leaves the run in its journal when all it does is wait, for a person or a time: awaiting it then gives
-    /// [`Error::Parked`].
-    pub fn park(mut self) -> Self {
-        self.park = true;
-        self
-    }
-
-    /// Works on a task of its own, and returns a handle on it at once.
-    ///
-    /// # Errors
-    /// When the plan that was given cannot be carried out.
-    ///
-    /// # Panics
-    /// When called outside a tokio runtime.
-    pub fn start(mut self) -> Result<SwarmHandle> {
-        let run = self.settle_id();
-        let watch = Arc::new(Watch::new(run));
-        let (own, noted) = (self.watcher.take(), watch.clone());
-        self.watcher = Some(Arc::new(move |event: &Event| {
-            noted.note(event);
-            if let Some(own) = &own {
-                own(event);
-            }
-        }));
-        let runtime = self.swarm.runtime().clone();
-        Ok(SwarmHandle::new(runtime.start(self.job()?), watch))
-    }
-
-    /// The id that the run has.
-    fn settle_id(&mut self) -> RunId {
-        let random = || RunId::random(&**self.swarm.runtime().world());
-        match &self.origin {
-            Origin::Old(run) => run.clone(),
-            _ => self.id.get_or_insert_with(random).clone(),
-        }
-    }
-
-    /// Waits for the run on this thread, for programs that are not async; see `levity_loop::blocking`.
-    ///
-    /// # Errors
-    /// Those of the run, and when it is called from async code.
-    pub fn blocking(self) -> Result<Finished> {
-        let ended = levity_loop::blocking::run(async { Ok(self.into_future().await) });
-        ended.unwrap_or_else(|error| Err(Error::Agent(Box::new(error))))
-    }
-
-    fn job(self) -> Result<Job<SwarmMachine>> {
-        let Self { swarm, origin, id, limits, watcher, park } = self;
-        let is_old = matches!(origin, Origin::Old(_));
-        let mut job = origin.job(swarm)?;
-        if let Some(run) = id.filter(|_| !is_old) {
-            job = job.id(run);
-        }
-        if let Some(limits) = limits {
-            job = job.limits(limits);
-        }
-        if let Some(watcher) = watcher {
-            job = job.watch(watcher);
-        }
-        Ok(if park { job.park() } else { job })
     }
 }
 
-impl Origin {
-    fn job(self, swarm: Swarm) -> Result<Job<SwarmMachine>> {
-        let executor = swarm.executor();
-        Ok(match self {
-            Self::New(start) => {
-                check_start(&swarm, &start)?;
-                Job::new(SwarmMachine::new(swarm.inner.rules.clone(), *start), executor)
-            }
-            Self::Old(run) => Job::resume(run, executor, move |kind, state| {
-                SwarmMachine::check_kind(kind)?;
-                swarm.restore(state)
-            }),
-            Self::Fork(run, after) => Job::fork(run, after, executor, move |kind, state| async move {
-                SwarmMachine::check_kind(&kind)?;
-                swarm.restore(&state)
-            }),
-        })
+impl From<&str> for SwarmInput {
+    fn from(goal: &str) -> Self {
+        goal.to_owned().into()
     }
 }
+
+impl From<String> for SwarmInput {
+    fn from(goal: String) -> Self {
+        Self { goal, ..Self::default() }
+    }
+}
+
+impl From<Message> for SwarmInput {
+    fn from(goal: Message) -> Self {
+        goal.text().into_owned().into()
+    }
+}
+
+impl Runnable for Swarm {
+    type Input = SwarmInput;
+    type Machine = SwarmMachine;
+    type Output = Finished;
+    type Error = Error;
+
+    fn runtime(&self) -> &Runtime {
+        Self::runtime(self)
+    }
+
+    fn executor(&self) -> Arc<dyn Executor> {
+        Self::executor(self)
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits
+    }
+
+    fn begin(&self, input: SwarmInput, limits: &Limits) -> Result<Beginning<SwarmMachine>> {
+        let SwarmInput { goal, plan, conversation, history, earlier, first } = input;
+        let history = if earlier.is_empty() { history.messages().to_vec() } else { earlier };
+        let start = Start { plan, conversation, history, first, limits: *limits, ..self.begin_with(goal) };
+        check_start(self, &start)?;
+        Ok(Beginning::now(SwarmMachine::new(self.inner.rules.clone(), start)))
+    }
+
+    fn restore(&self, kind: &MachineKind, state: &Value) -> Result<SwarmMachine, String> {
+        SwarmMachine::check_kind(kind)?;
+        Self::restore(self, state)
+    }
+
+    fn conclude(&self, ended: Result<Done<SwarmMachine>, Stopped<SwarmMachine>>) -> Result<Finished> {
+        conclude(ended)
+    }
+
+    fn keeps_conversations(&self) -> bool {
+        true
+    }
+
+    fn conversation(input: &mut SwarmInput) -> Option<&mut Option<ConversationId>> {
+        Some(&mut input.conversation)
+    }
+
+    fn history(input: &mut SwarmInput) -> Option<&mut History> {
+        Some(&mut input.history)
+    }
+}
+
+impl Conversational for Swarm {}
 
 /// What the host gave is looked over before anything begins.
 fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
@@ -206,23 +141,4 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     let most = router.most.max(plan.len());
     let known = Known { workers: &rules.names, router: ROUTER, done: &done, reports: &[], most };
     check(plan, &known).map(drop).map_err(Error::Plan)
-}
-
-impl IntoFuture for SwarmRun {
-    type Output = Result<Finished>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let runtime = self.swarm.runtime().clone();
-        match self.job() {
-            Ok(job) => Box::pin(async move { conclude(runtime.run(job).await) }),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        }
-    }
-}
-
-impl fmt::Debug for SwarmRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SwarmRun").field("swarm", &self.swarm).finish_non_exhaustive()
-    }
 }

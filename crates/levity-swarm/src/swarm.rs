@@ -2,20 +2,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{
-    Ask, Child, ChildRun, Effect, Event, Executor, JournalError, Limits, Machine as _, RunId, ToolError,
-};
-use levity_runtime::{Replay, Runtime, replay};
+use levity_core::{Ask, Child, Event, Executor, Limits, RunId, ToolError};
+use levity_runtime::{Run, Runtime};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::executor::SwarmExecutor;
 use crate::machine::SwarmMachine;
 use crate::pattern::Pattern;
 use crate::rules::{Rules, Start};
-use crate::run::SwarmRun;
+use crate::run::SwarmInput;
 use crate::tool::SwarmTool;
-use crate::worker::Does;
 
 mod builder;
 
@@ -71,18 +68,18 @@ impl Swarm {
 
     /// Works on a goal: await what is returned, after setting what is to be set. Dropping the future stops the work. A goal without visible
     /// text gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
-    pub fn run(&self, goal: impl Into<String>) -> SwarmRun {
-        SwarmRun::new(self.clone(), self.begin(goal.into()))
+    pub fn run(&self, goal: impl Into<SwarmInput>) -> Run<Self> {
+        Run::new(self.clone(), goal)
     }
 
     /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
-    pub fn resume(&self, run: impl Into<RunId>) -> SwarmRun {
-        SwarmRun::resume(self.clone(), run.into())
+    pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
+        Run::resume(self.clone(), run)
     }
 
-    /// Goes another way from a record of an old run: the last one that the new run begins with, by its number, or the last there is.
-    pub fn fork(&self, run: impl Into<RunId>, after: Option<u64>) -> SwarmRun {
-        SwarmRun::fork(self.clone(), run.into(), after)
+    /// Goes another way from a record of an old run.
+    pub fn fork(&self, run: impl Into<RunId>) -> Run<Self> {
+        Run::fork(self.clone(), run)
     }
 
     /// This swarm as a tool that an agent calls; see `AgentBuilder::program`.
@@ -100,7 +97,7 @@ impl Swarm {
     /// # Errors
     /// When there is no such run, or this swarm cannot have made it.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
-        Ok(self.replay(&self.inner.runtime, run).await?.events)
+        Ok(levity_runtime::history(self, run).await?.events)
     }
 
     /// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
@@ -108,46 +105,7 @@ impl Swarm {
     /// # Errors
     /// As for [`history`](Self::history).
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        self.asks_in(&self.inner.runtime, run).await
-    }
-
-    async fn asks_in(&self, runtime: &Runtime, run: &RunId) -> Result<Vec<Ask>> {
-        let folded = self.replay(runtime, run).await?;
-        let mut asks = Vec::new();
-        if folded.machine.ending().is_some() {
-            return Ok(asks);
-        }
-        for (id, effect) in folded.under_way {
-            if let Effect::Child(child) = effect {
-                asks.extend(Box::pin(self.asks_below(runtime, &child, &run.child(id))).await?);
-            }
-        }
-        Ok(asks)
-    }
-
-    async fn asks_below(&self, runtime: &Runtime, child: &ChildRun, run: &RunId) -> Result<Vec<Ask>> {
-        use levity_runtime::Error::NotFound;
-        let Some(member) = self.inner.executor.members.get(&child.agent) else { return Ok(Vec::new()) };
-        let asks = match &member.equipped {
-            Does::Swarm(swarm) => swarm.asks_in(runtime, run).await,
-            Does::Agent(agent) => agent.asks_in(runtime, run).await.map_err(Error::from_agent),
-        };
-        match asks {
-            // The process ended before the child could begin.
-            Err(Error::Runtime { source: NotFound(_), .. }) => Ok(Vec::new()),
-            asks => asks,
-        }
-    }
-
-    async fn replay(&self, runtime: &Runtime, run: &RunId) -> Result<Replay<SwarmMachine>> {
-        let failed = |source| Error::Runtime { source, partial: None };
-        let records = runtime.journal().read(run).await;
-        let records = records.map_err(|error: JournalError| failed(error.into()))?;
-        replay(run, &records, |kind, state| {
-            SwarmMachine::check_kind(kind)?;
-            self.restore(state)
-        })
-        .map_err(failed)
+        Ok(levity_runtime::asks(self, run).await?)
     }
 
     /// A run of this swarm below another, for an executor of your own: a new one, or one from the state that its machine saved
@@ -158,7 +116,7 @@ impl Swarm {
     pub fn child(&self, task: &str, saved: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match saved {
             Some(state) => self.restore(state).map_err(ToolError::failed)?,
-            None => SwarmMachine::new(self.inner.rules.clone(), self.begin(task.to_owned())),
+            None => SwarmMachine::new(self.inner.rules.clone(), self.begin_with(task.to_owned())),
         };
         Ok(Child::new(machine, self.executor(), self.inner.limits))
     }
@@ -175,7 +133,7 @@ impl Swarm {
 
     /// The machine that a run of this swarm is driven by, for an engine of your own.
     pub fn machine(&self, goal: impl Into<String>) -> SwarmMachine {
-        SwarmMachine::new(self.inner.rules.clone(), self.begin(goal.into()))
+        SwarmMachine::new(self.inner.rules.clone(), self.begin_with(goal.into()))
     }
 
     /// Builds the machine again from the state that it saved before its first input.
@@ -186,7 +144,7 @@ impl Swarm {
         SwarmMachine::restore(self.inner.rules.clone(), state)
     }
 
-    pub(crate) fn begin(&self, goal: String) -> Start {
+    pub(crate) fn begin_with(&self, goal: String) -> Start {
         let pattern = self.inner.rules.pattern.name().to_owned();
         Start { pattern, goal, limits: self.inner.limits, ..Start::default() }
     }
@@ -194,15 +152,6 @@ impl Swarm {
     /// What was done before, by id; none, for a first plan.
     pub(crate) fn none() -> BTreeMap<Arc<str>, usize> {
         BTreeMap::new()
-    }
-}
-
-impl Error {
-    pub(crate) fn from_agent(error: levity_loop::Error) -> Self {
-        match error {
-            levity_loop::Error::Runtime { source, .. } => Self::Runtime { source, partial: None },
-            error => Self::Agent(Box::new(error)),
-        }
     }
 }
 

@@ -65,7 +65,7 @@ pub enum Scope {
     /// Its earlier tasks of the run: those of earlier rounds, and those that the task depends on.
     Run,
     /// All its tasks of a conversation, over many runs, in the memory of its agent: the conversation of the run
-    /// ([`SwarmRun::conversation`](crate::SwarmRun::conversation)) and the worker's name. Its tasks are done one after the other.
+    /// ([`Run::conversation`](levity_runtime::Run::conversation)) and the worker's name. Its tasks are done one after the other.
     /// In a run without a conversation it is as [`Run`](Self::Run).
     Conversation,
     /// The same, in a conversation of this name, whatever the run's is.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use levity_core::{
     Content, EffectClass, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
-    ToolSpec, World,
+    ToolSpec, Values, World,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -238,18 +238,27 @@ pub struct CallCx {
     pub again: bool,
     /// Takes word of how far the tool is.
     pub progress: Progress,
+    /// What the program gave the run.
+    pub values: Values,
 }
 
 impl CallCx {
     /// A call of `run`, with nobody listening to its progress.
     pub fn new(run: RunId, key: impl Into<Arc<str>>) -> Self {
-        Self { run, key: key.into(), again: false, progress: Progress::default() }
+        Self { run, key: key.into(), again: false, progress: Progress::default(), values: Values::new() }
     }
 
     /// Says whether an earlier process had begun this call and did not finish it.
     #[must_use]
     pub fn with_again(mut self, again: bool) -> Self {
         self.again = again;
+        self
+    }
+
+    /// Says what the program gave the run.
+    #[must_use]
+    pub fn with_values(mut self, values: Values) -> Self {
+        self.values = values;
         self
     }
 

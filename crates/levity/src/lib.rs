@@ -58,7 +58,7 @@
 //! - `swarm`: agents that work together; with `files`, `commands` and `web`, its ready workers have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
 //!   OAuth.
-//! - `serve`: agents offered to others, by MCP, HTTP and the bridge; with `swarm` and `dag`, swarms and teams, too.
+//! - `serve`: agents offered to others, by MCP, HTTP and the bridge; swarms and teams, too.
 //! - `eval`: evaluations of agents.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
@@ -77,7 +77,6 @@ pub use levity_llm as llm;
 #[cfg(feature = "log")]
 pub use levity_log as log;
 pub use levity_loop as agent;
-pub use levity_loop::blocking;
 #[cfg(feature = "mcp")]
 pub use levity_mcp as mcp;
 pub use levity_memory as memory;
@@ -99,7 +98,7 @@ pub use levity_loop::{Agent, Answer, Error, Result};
 pub use levity_macros::tool;
 pub use named::{embedder, model, model_from_env};
 
-pub use {schemars, serde, serde_json};
+pub use {async_trait::async_trait, schemars, serde, serde_json};
 
 #[cfg(not(feature = "providers"))]
 #[path = "unnamed.rs"]

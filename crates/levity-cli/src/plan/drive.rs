@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Timestamp};
-use levity::dag::{
-    CARRY_OUT_PLAN as CARRY_OUT, Diff, Finished, Plan, Step, StepId, TeamHandle, TreeOptions, View,
-};
+use levity::dag::{CARRY_OUT_PLAN as CARRY_OUT, Diff, Finished, Plan, Step, StepId, Team, TreeOptions, View};
 use levity::prelude::*;
+use levity::runtime::RunHandle;
 use serde::Deserialize as _;
 
 use super::told::Told;
@@ -25,7 +24,7 @@ pub(super) struct Driven {
 }
 
 /// Shows a run until it ends.
-pub(super) async fn drive(run: TeamHandle, told: Arc<Told>, runtime: &Runtime) -> Driven {
+pub(super) async fn drive(run: RunHandle<Team>, told: Arc<Told>, runtime: &Runtime) -> Driven {
     let control = run.control().clone();
     let drive::Driven { result, interrupted } = drive::drive(run, control, told.clone(), runtime).await;
     let view = std::mem::take(&mut told.lock().view);

@@ -95,13 +95,13 @@ impl Http {
         let listener = self.reach.listen(at).await?;
         let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
         let agent = agent.build().map_err(|error| chain(&error))?;
+        let tools = self.tool_routes.then(|| agent.dispatcher().clone());
         let mut runs = Runs::new(agent).most(self.max_runs).on_event(logs.watcher(None));
         if let Some(percent) = self.reach.token_share() {
             runs = runs.token_share(percent);
         }
         let runs = own(runs, marks);
         resume(&runs).await?;
-        let tools = runs.tools().filter(|_| self.tool_routes);
         let mut api = HttpApi::new(runs);
         if let Some(tools) = tools {
             api = api.tools(tools);

@@ -301,7 +301,7 @@ async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
     let model = ScriptedModel::new().reply("{\"x\": 1}");
     let code = Code(ToolSpec::new("run_python", "Runs Python."));
     let team = Team::builder().model(model.clone()).code(code).build().unwrap();
-    team.carry_out(Plan::new().step(Step::new("s", "Coder").prompt("Count.").writes(["x"]))).await.unwrap();
+    team.run(Plan::new().step(Step::new("s", "Coder").prompt("Count.").writes(["x"]))).await.unwrap();
     assert_eq!(names(&model, 0), ["run_python"]);
     let system = system(&model, 0);
     assert!(!system.contains("cannot be run") && !system.contains("You have no tools"), "{system}");

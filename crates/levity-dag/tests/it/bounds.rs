@@ -42,7 +42,7 @@ fn give(id: &str, value: i64) -> Step {
 /// Answers questions once a step is done.
 async fn answer_after(
     step: &str,
-    mut run: levity_dag::TeamHandle,
+    mut run: levity_runtime::RunHandle<Team>,
 ) -> levity_dag::Result<levity_dag::Finished> {
     let (mut events, control) = (run.events(), run.control().clone());
     let answers = async {
@@ -77,7 +77,7 @@ async fn a_question_about_a_tool_holds_up_nobody_else() {
         .step(give("a", 1))
         .step(give("b", 2).after("a"))
         .step(give("c", 3).after("b"));
-    let finished = answer_after("c", team.carry_out(plan).start().unwrap()).await.unwrap();
+    let finished = answer_after("c", team.run(plan).start()).await.unwrap();
     assert_eq!(finished.value("sent"), Some(&json!("sent")));
     assert_eq!(tool.calls().len(), 1);
 }
@@ -101,7 +101,7 @@ async fn a_question_about_a_change_holds_up_nobody_else() {
         let before = if at == 0 { "a".to_owned() } else { format!("a{}", at - 1) };
         plan = plan.step(give(&format!("a{at}"), 1).after(before));
     }
-    let mut run = team.carry_out(plan).start().unwrap();
+    let mut run = team.run(plan).start();
     let (mut events, control) = (run.events(), run.control().clone());
     let answers = async {
         let (mut open, mut done) = (None, false);
@@ -143,7 +143,7 @@ async fn rounds_share_what_a_step_may_use() {
     let agent = Agent::builder(model.clone()).tool(look.clone()).build().unwrap();
     let team = Team::builder().agent("Thinker", "thinks", agent).build().unwrap();
     let step = |budget| Plan::new().step(Step::new("s", "Thinker").writes(["x"]).budget(budget));
-    let ended = within(team.carry_out(step(Budget::new().model_calls(3)))).await;
+    let ended = within(team.run(step(Budget::new().model_calls(3)))).await;
     assert!(ended.is_err(), "{ended:?}");
     assert!(model.requests().len() <= 3, "{} calls of a model", model.requests().len());
 
@@ -157,7 +157,7 @@ async fn rounds_share_what_a_step_may_use() {
     let agent = Agent::builder(model.clone()).tool(look.clone()).build().unwrap();
     let team = Team::builder().agent("Thinker", "thinks", agent).build().unwrap();
     let before = look.calls().len();
-    let _ = within(team.carry_out(step(Budget::new().tool_calls(2)))).await;
+    let _ = within(team.run(step(Budget::new().tool_calls(2)))).await;
     assert!(look.calls().len() - before <= 2, "{} calls of tools", look.calls().len() - before);
 }
 
@@ -192,7 +192,7 @@ async fn code_has_no_more_time_than_its_step() {
     let team =
         Team::builder().code(code(&ScriptedModel::new().hang())).runtime(runtime.clone()).build().unwrap();
     let plan = Plan::new().step(Step::code("s", ["1 + 1"]).timeout(Duration::from_secs(5)));
-    let Err(error) = within(team.carry_out(plan)).await else { panic!("it takes too long") };
+    let Err(error) = within(team.run(plan)).await else { panic!("it takes too long") };
     assert!(error.to_string().contains("step `s` failed"), "{error}");
 
     let coder = ScriptedModel::new().reply("{\"code\": \"1 + 1\"}").reply("{\"x\": 1}");
@@ -200,7 +200,7 @@ async fn code_has_no_more_time_than_its_step() {
     let team = Team::builder().agent("Coder", "codes", agent(&coder)).code(code(&hangs)).runtime(runtime);
     let team = team.build().unwrap();
     let step = Step::new("s", "Coder").writes(["x"]).timeout(Duration::from_secs(5));
-    let finished = within(team.carry_out(Plan::new().step(step))).await.unwrap();
+    let finished = within(team.run(Plan::new().step(step))).await.unwrap();
     assert_eq!(finished.value("x"), Some(&json!(1)));
     assert!(told(&coder, 1).contains("The code failed"), "{}", told(&coder, 1));
 }
@@ -210,8 +210,7 @@ async fn what_code_uses_counts_for_its_step() {
     let coder = ScriptedModel::new().reply("{\"code\": \"1 + 1\"}");
     let runs = ScriptedModel::new().reply("2");
     let team = Team::builder().agent("Coder", "codes", agent(&coder)).code(code(&runs)).build().unwrap();
-    let finished =
-        within(team.carry_out(Plan::new().step(Step::new("s", "Coder").writes(["x"])))).await.unwrap();
+    let finished = within(team.run(Plan::new().step(Step::new("s", "Coder").writes(["x"])))).await.unwrap();
     assert_eq!(finished.stats().model_calls, 2);
     assert_eq!(finished.step("s").unwrap().spent.stats.model_calls, 2);
 }
@@ -223,12 +222,10 @@ async fn a_run_goes_by_its_own_limits_and_not_the_team_s() {
     let team =
         Team::builder().agent("Thinker", "thinks", agent(&model)).limits(limits(1_000)).build().unwrap();
     let plan = Plan::new().step(Step::new("s", "Thinker").writes(["x"]).budget(Budget::new().tokens(50_000)));
-    let Err(Error::Plan(faults)) = within(team.carry_out(plan.clone())).await else { panic!("too much") };
+    let Err(Error::Plan(faults)) = within(team.run(plan.clone())).await else { panic!("too much") };
     assert!(faults.to_string().contains("50000 tokens"), "{faults}");
-    within(team.carry_out(plan.clone()).limits(limits(200_000))).await.unwrap();
-    let Err(Error::Plan(_)) = within(team.carry_out(plan).limits(limits(2_000))).await else {
-        panic!("too much")
-    };
+    within(team.run(plan.clone()).limits(limits(200_000))).await.unwrap();
+    let Err(Error::Plan(_)) = within(team.run(plan).limits(limits(2_000))).await else { panic!("too much") };
 }
 
 /// Puts something in the place of every plan.
@@ -245,8 +242,7 @@ impl Approver for Edits {
 async fn an_approver_that_writes_rubbish_is_not_asked_for_ever() {
     let log = Log::default();
     let team = simple(&log).approver(Edits(json!("rubbish"))).approve_plans().build().unwrap();
-    let Err(Error::Cancelled { reason, .. }) = within(team.carry_out(Plan::new().step(give("a", 1)))).await
-    else {
+    let Err(Error::Cancelled { reason, .. }) = within(team.run(Plan::new().step(give("a", 1)))).await else {
         panic!("it ends")
     };
     assert!(reason.contains("plan"), "{reason}");
@@ -271,7 +267,7 @@ async fn a_judge_of_each_element_sends_work_back() {
     let plan = Plan::new()
         .step(Step::new("write", "Writer").writes(["drafts"]))
         .step(Step::new("check", "Judge").map(FanOut::over("drafts")));
-    let finished = within(team.carry_out(plan)).await.unwrap();
+    let finished = within(team.run(plan)).await.unwrap();
     assert_eq!(finished.value("drafts"), Some(&json!(["good"])));
     assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
 }
@@ -283,7 +279,7 @@ async fn a_verdict_that_is_none_does_not_let_work_pass() {
     let (card, second) = judge(&judges);
     let team = simple(&Log::default()).performer("Judge", card, second).build().unwrap();
     let plan = Plan::new().step(give("a", 1)).step(Step::new("check", "Judge").reads(["a"]));
-    within(team.carry_out(plan)).await.unwrap();
+    within(team.run(plan)).await.unwrap();
     assert!(told(&judges, 1).contains("no verdict that can be read"), "{}", told(&judges, 1));
 }
 
@@ -305,7 +301,7 @@ async fn a_verdict_in_the_variable_that_is_written_counts() {
         let plan = Plan::new()
             .step(Step::new("write", "Writer").writes(["draft"]))
             .step(Step::new("check", "Judge").reads(["draft"]).writes(["review"]));
-        let finished = within(team.carry_out(plan)).await.unwrap();
+        let finished = within(team.run(plan)).await.unwrap();
         assert_eq!(finished.value("draft"), Some(&json!("good")));
         assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
     }
@@ -336,7 +332,7 @@ async fn of_two_judges_that_send_work_back_none_is_forgotten() {
         plan = plan.step(Step::new(name, who).writes([name]));
         plan = plan.step(Step::new(format!("check {name}"), "Judge").reads([name]));
     }
-    let mut run = team.carry_out(plan).start().unwrap();
+    let mut run = team.run(plan).start();
     let (mut events, control) = (run.events(), run.control().clone());
     // The first change is let pass only when all three judges have spoken.
     let answers = async {
@@ -381,7 +377,7 @@ async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
     let team = Team::builder().tool(tool.clone()).policy(policy).approver(Yes).build().unwrap();
     let step =
         Step::new("s", "sendAgent").input("to", "all").writes(["sent"]).timeout(Duration::from_secs(60));
-    let finished = within(team.carry_out(Plan::new().step(step))).await.unwrap();
+    let finished = within(team.run(Plan::new().step(step))).await.unwrap();
     assert_eq!(finished.value("sent"), Some(&json!("sent")));
 }
 
@@ -410,7 +406,7 @@ async fn the_session_of_a_fork_has_what_it_began_with() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let team = simple(&Log::default()).runtime(runtime).sessions(sessions.clone()).build().unwrap();
     let plan = Plan::new().step(give("a", 1)).step(give("b", 2).after("a"));
-    within(team.carry_out(plan).id("one")).await.unwrap();
+    within(team.run(plan).id("one")).await.unwrap();
     within(team.fork("one").after(2).id("two")).await.unwrap();
     let session = sessions.load("two").await.unwrap();
     assert_eq!(session.finished().map(|step| step.step.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{Approver, Ask, Decision, EventKind, Journal, Post, RunId, ToolError};
 use levity_dag::{
-    Brief, Error, Function, Plan, Planner, Retry, Step, StepInput, StepStatus, Team, TeamBuilder,
+    Brief, Error, Function, Plan, Planner, Retry, Step, StepInput, StepStatus, Team, TeamBuilder, TeamInput,
 };
 use levity_loop::Agent;
 use levity_runtime::{Durability, FileJournal, MemoryJournal, Runtime};
@@ -105,7 +105,9 @@ async fn life(life: Life) -> (String, String, Vec<(String, StepStatus)>) {
     let team = team(&life);
     let finished = match life.knows("r").await {
         true => within(team.resume("r")).await,
-        false => within(team.run("Do it all.").given("list", json!([3, 1, 2])).id("r")).await,
+        false => {
+            within(team.run(TeamInput::from("Do it all.").given("list", json!([3, 1, 2]))).id("r")).await
+        }
     };
     let finished = finished.unwrap();
     let steps = finished.steps().into_iter().map(|step| (step.step.to_string(), step.status));
@@ -170,7 +172,7 @@ async fn a_run_is_left_while_a_step_pauses() {
         .step(Step::new("give", "give").input("give", 7).writes(["x"]))
         .step(Step::new("s", "flaky").retry(retry).writes(["y"]))
         .step(Step::new("last", "give").input("give", 5).reads(["x", "y"]).writes(["z"]));
-    let run = parked(team.carry_out(plan).park()).await;
+    let run = parked(team.run(plan).park()).await;
     world.advance(Duration::from_secs(99));
     assert_eq!(parked(team.resume(run.clone()).park()).await, run);
     assert_eq!(tries.load(Ordering::SeqCst), 1, "it was tried too early");
@@ -197,7 +199,7 @@ async fn a_run_is_left_while_a_step_asks_a_person() {
         .step(Step::new("last", "give").input("give", 5).reads(["x", "colour"]).writes(["z"]));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let asks = asked.clone();
-    let run = make().carry_out(plan).park().on_event(move |event| {
+    let run = make().run(plan).park().on_event(move |event| {
         if let EventKind::Asked(ask) = &event.kind {
             asks.lock().unwrap().push(ask.clone());
         }

@@ -24,11 +24,11 @@ fn status(finished: &Finished, id: &str) -> StepStatus {
 }
 
 async fn run(plan: Plan) -> Finished {
-    within(simple(&Log::default()).build().unwrap().carry_out(plan)).await.unwrap()
+    within(simple(&Log::default()).build().unwrap().run(plan)).await.unwrap()
 }
 
 async fn partial(plan: Plan) -> (String, Finished) {
-    match within(simple(&Log::default()).build().unwrap().carry_out(plan)).await {
+    match within(simple(&Log::default()).build().unwrap().run(plan)).await {
         Err(Error::Unreached { why, partial }) => (why, *partial),
         other => panic!("{other:?}"),
     }
@@ -138,7 +138,7 @@ async fn a_step_is_tried_again_after_a_pause() {
     let team = Team::builder().function("flaky", flaky).runtime(runtime).build().unwrap();
     let before = levity_core::World::now(&world);
     let plan = Plan::new().step(Step::new("s", "flaky").retry(Retry::attempts(3)));
-    let finished = within(team.carry_out(plan).on_event(collect(&notices))).await.unwrap();
+    let finished = within(team.run(plan).on_event(collect(&notices))).await.unwrap();
     assert_eq!(finished.step("s").unwrap().spent.attempts, 3);
     // One second, and then two.
     assert_eq!(levity_core::World::now(&world).since(before), Duration::from_secs(3));
@@ -154,7 +154,7 @@ async fn a_step_has_its_time() {
     let stuck = Function::new(|_: StepInput| std::future::pending());
     let team = Team::builder().function("stuck", stuck).runtime(runtime).build().unwrap();
     let plan = Plan::new().step(Step::new("s", "stuck").timeout(Duration::from_secs(5)));
-    let Err(Error::Unreached { why, .. }) = within(team.carry_out(plan)).await else { panic!("it ends") };
+    let Err(Error::Unreached { why, .. }) = within(team.run(plan)).await else { panic!("it ends") };
     assert_eq!(why, "step `s` failed: it took longer than 5s");
 }
 
@@ -179,7 +179,7 @@ async fn a_list_is_gathered_in_its_order_and_never_more_at_a_time_than_allowed()
     let plan = Plan::new()
         .given("list", json!(list))
         .step(Step::new("twice", "work").map(FanOut::over("list")).writes(["twice"]));
-    let finished = within(team.carry_out(plan)).await.unwrap();
+    let finished = within(team.run(plan)).await.unwrap();
     assert_eq!(finished.parse::<Vec<u64>>("twice"), Some(list.iter().map(|n| n * 2).collect()));
     assert_eq!(most.load(Ordering::SeqCst), 16);
 }
@@ -196,23 +196,22 @@ async fn a_quorum_is_enough_and_less_is_not() {
         Plan::new().given("list", list).step(Step::new("s", "odd").map(fan_out).writes(["out"]))
     };
     let over = || FanOut::over("list");
-    let finished = within(team.carry_out(plan(json!([1, 2, 3]), over().quorum(2)))).await.unwrap();
+    let finished = within(team.run(plan(json!([1, 2, 3]), over().quorum(2)))).await.unwrap();
     assert_eq!(finished.value("out"), Some(&json!([1, null, 3])));
     let sum = over().quorum(2).reduced_by(Reducer::Sum);
-    let finished = within(team.carry_out(plan(json!([1, 2, 3]), sum))).await.unwrap();
+    let finished = within(team.run(plan(json!([1, 2, 3]), sum))).await.unwrap();
     assert_eq!(finished.value("out"), Some(&json!(4)));
     log.take();
-    let finished = within(team.carry_out(plan(json!([1, 3, 5, 7]), over().first(2)))).await.unwrap();
+    let finished = within(team.run(plan(json!([1, 3, 5, 7]), over().first(2)))).await.unwrap();
     assert_eq!(finished.value("out"), Some(&json!([1, 3, null, null])));
     assert_eq!(log.take().len(), 2);
-    let Err(Error::Unreached { why, .. }) = within(team.carry_out(plan(json!([2, 1, 3]), over()))).await
-    else {
+    let Err(Error::Unreached { why, .. }) = within(team.run(plan(json!([2, 1, 3]), over()))).await else {
         panic!("it fails")
     };
     assert_eq!(why, "step `s` failed: 0 of 3 elements succeeded, and 3 must; element 0: even");
     // Once it is clear, no more are begun.
     assert_eq!(log.take().len(), 1);
-    let finished = within(team.carry_out(plan(json!([]), over()))).await.unwrap();
+    let finished = within(team.run(plan(json!([]), over()))).await.unwrap();
     assert_eq!(finished.value("out"), Some(&json!([])));
 }
 
@@ -253,7 +252,7 @@ async fn a_slow_sibling_delays_nobody() {
         .step(step("last", 1).after("slow"));
     let start = levity_core::World::now(&world);
     let team = Team::builder().function("slow", slow).runtime(runtime).build().unwrap();
-    let run = team.carry_out(plan).start().unwrap();
+    let run = team.run(plan).start();
     let drive = async {
         loop {
             tokio::task::yield_now().await;
@@ -283,7 +282,7 @@ async fn a_panic_is_a_failure_of_its_step_alone() {
     let team =
         simple(&log).function("bad", Function::new(|_: StepInput| async { panic!("oh") })).build().unwrap();
     let plan = Plan::new().step(Step::new("p", "bad")).step(give("ok", 1));
-    let Err(error) = within(team.carry_out(plan)).await else { panic!("it fails") };
+    let Err(error) = within(team.run(plan)).await else { panic!("it fails") };
     assert_eq!(error.partial().unwrap().value("ok"), Some(&json!(1)));
     assert!(error.to_string().contains("the function panicked"), "{error}");
 }
@@ -293,7 +292,7 @@ async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
     let log = Log::default();
     let team = simple(&log).build().unwrap();
     let plan = Plan::new().step(give("a", 1)).step(Step::new("b", "nobody").reads(["zzz"]));
-    let Err(Error::Plan(faults)) = within(team.carry_out(plan)).await else { panic!("it is refused") };
+    let Err(Error::Plan(faults)) = within(team.run(plan)).await else { panic!("it is refused") };
     assert!(faults.to_string().contains("nobody") && faults.to_string().contains("zzz"), "{faults}");
     assert!(log.take().is_empty());
 }
@@ -316,6 +315,6 @@ async fn what_is_on_the_longest_way_goes_first() {
         .step(step("after_pair").after("pair"))
         .step(step("middle").after("long"))
         .step(step("end").after("middle"));
-    within(team.carry_out(plan)).await.unwrap();
+    within(team.run(plan)).await.unwrap();
     assert_eq!(log.take(), ["long", "pair", "middle", "alone", "after_pair", "end"]);
 }

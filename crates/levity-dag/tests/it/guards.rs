@@ -40,7 +40,7 @@ async fn they_stand_around_agents_and_around_what_a_plan_calls() {
     let (journal, told) = (MemoryJournal::new(), Arc::new(Mutex::new(Vec::new())));
     let runtime = Runtime::new().with_journal(journal.clone());
     let (team, hears) = (team(&writer, &tool).runtime(runtime).build().unwrap(), told.clone());
-    let run = team.carry_out(plan()).id("r").on_event(move |event| hears.lock().unwrap().push(event.clone()));
+    let run = team.run(plan()).id("r").on_event(move |event| hears.lock().unwrap().push(event.clone()));
     let done = within(run).await.unwrap();
     assert_eq!(done.value("said"), Some(&json!("It was [secret: known].")));
     assert_eq!(tool.calls()[0].args, json!({"text": "it is [secret: known]"}));
@@ -61,7 +61,7 @@ async fn they_stand_around_agents_and_around_what_a_plan_calls() {
 async fn what_they_block_is_not_called() {
     let (writer, tool) = (ScriptedModel::new(), send());
     let team = team(&writer, &tool).guard(SizeGuard::new().call(10)).build().unwrap();
-    let error = within(team.carry_out(plan())).await.unwrap_err();
+    let error = within(team.run(plan())).await.unwrap_err();
     assert!(matches!(&error, Error::Unreached { .. }), "{error}");
     assert!(error.to_string().contains("`size` blocked the call"), "{error}");
     assert!(tool.calls().is_empty());
@@ -83,7 +83,7 @@ async fn what_a_person_puts_in_place_is_looked_at() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone());
     let team = team(&ScriptedModel::new().reply("Done."), &tool).approver(Edits).runtime(runtime);
-    within(team.build().unwrap().carry_out(plan()).id("r")).await.unwrap();
+    within(team.build().unwrap().run(plan()).id("r")).await.unwrap();
     assert_eq!(tool.calls()[0].args, json!({"text": "[secret: known]"}));
     let outcomes: Vec<_> = journal.read(&RunId::new("r")).await.unwrap().split_off(1);
     assert!(!serde_json::to_string(&outcomes).unwrap().contains(WORD), "{outcomes:?}");

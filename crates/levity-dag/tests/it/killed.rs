@@ -92,7 +92,7 @@ async fn child() {
     let team = team(Some(&folder));
     let finished = match known {
         true => team.resume("r").await,
-        false => team.carry_out(plan()).id("r").await,
+        false => team.run(plan()).id("r").await,
     };
     let finished = finished.unwrap();
     let open = finished.steps().iter().filter(|step| step.status != StepStatus::Completed).count();
@@ -186,7 +186,7 @@ fn check_end(folder: &Path, expected: &BTreeMap<Arc<str>, Value>) {
 #[test]
 fn killed_fifty_times_a_run_ends_and_repeats_nothing_that_was_finished() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let expected = runtime.block_on(async { team(None).carry_out(plan()).await.unwrap().values() });
+    let expected = runtime.block_on(async { team(None).run(plan()).await.unwrap().values() });
     let runs = |seeds: std::ops::Range<u64>| seeds.map(|seed| killed_run(seed, 10, &expected)).sum::<usize>();
     let killed = std::thread::scope(|scope| {
         let other = scope.spawn(|| runs(0..4));

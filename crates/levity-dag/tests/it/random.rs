@@ -124,7 +124,7 @@ fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
 }
 
 async fn finished(team: &Team, plan: Plan) -> Finished {
-    match within(team.carry_out(plan)).await {
+    match within(team.run(plan)).await {
         Ok(finished) => finished,
         Err(Error::Unreached { partial, .. }) => *partial,
         Err(other) => panic!("{other:?}"),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{Decision, EventKind, Finish, ToolError};
-use levity_dag::{Brief, Error, Notice, Plan, Planner, Step, StepStatus, Team};
+use levity_dag::{Brief, Error, Notice, Plan, Planner, Step, StepStatus, Team, TeamInput};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{ScriptedModel, Turn};
@@ -150,7 +150,7 @@ async fn a_person_is_asked_about_plans_and_changes() {
         json!({"change": [sum("c", &["b"])]}),
     ]);
     let team = simple(&Log::default()).planner(script.clone()).approve_plans().build().unwrap();
-    let mut run = team.run("Add").start().unwrap();
+    let mut run = team.run("Add").start();
     let (mut events, control) = (run.events(), run.control().clone());
     let answers = async {
         let mut asked = Vec::new();
@@ -200,7 +200,7 @@ async fn a_model_plans_and_replans() {
         .reply("{\"add\": [{\"id\": \"b\", \"agent\": \"give\", \"inputs\": {\"give\": 1}, \"writes\": [\"x\"], \"instead_of\": \"a\"}]}");
     let agent = Agent::builder(planner.clone()).build().unwrap();
     let team = simple(&Log::default()).agent("Planner", "plans", agent).build().unwrap();
-    let finished = within(team.run("Get x").given("hint", "try b")).await.unwrap();
+    let finished = within(team.run(TeamInput::from("Get x").given("hint", "try b"))).await.unwrap();
     assert_eq!(finished.text(), "1");
     assert_eq!(finished.stats().model_calls, 2);
     let asked = planner.requests()[1].history.messages().last().unwrap().text().into_owned();
@@ -217,7 +217,7 @@ async fn a_run_is_gone_on_with_and_nothing_is_done_twice() {
     let plan = Plan::new()
         .step(Step::new("a", "give").input("give", 1).writes(["a"]))
         .step(Step::new("b", "sum").reads(["a"]).writes(["b"]));
-    let first = within(team.carry_out(plan)).await.unwrap();
+    let first = within(team.run(plan)).await.unwrap();
     assert_eq!(log.take(), ["give", "sum"]);
     let second = within(team.resume(first.run().clone())).await.unwrap();
     assert_eq!((second.text(), second.plan()), (first.text(), first.plan()));
@@ -237,7 +237,7 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
         let model = replies.iter().fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
         let planner = Agent::builder(model.clone()).build().unwrap();
         let team = simple(&Log::default()).agent("Planner", "plans", planner).build().unwrap();
-        let finished = within(team.run("Add").given("n", json!(3))).await.unwrap();
+        let finished = within(team.run(TeamInput::from("Add").given("n", json!(3)))).await.unwrap();
         model.assert_finished();
         (finished, model)
     };
@@ -335,10 +335,13 @@ async fn blank_goal_is_refused_and_a_plan_needs_none() {
     for goal in ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"]
     {
         assert!(matches!(team.run(goal).await, Err(Error::EmptyPrompt)), "{goal:?}");
-        assert!(matches!(team.run(goal).start(), Err(Error::EmptyPrompt)), "{goal:?}");
-        assert!(matches!(team.run("Add").goal(goal).files(["x"]).await, Err(Error::EmptyPrompt)), "{goal:?}");
+        assert!(matches!(team.run(goal).try_start(), Err(Error::EmptyPrompt)), "{goal:?}");
+        assert!(
+            matches!(team.run(TeamInput::from("Add").goal(goal).files(["x"])).await, Err(Error::EmptyPrompt)),
+            "{goal:?}"
+        );
     }
     assert!(script.briefs().is_empty(), "no planner was asked");
     let plan = Plan::parse(&json!({"steps": [give("b", 2)]}).to_string()).unwrap();
-    within(team.carry_out(plan)).await.unwrap();
+    within(team.run(plan)).await.unwrap();
 }

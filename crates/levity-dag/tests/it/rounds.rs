@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use levity_core::{Limits, Message, ModelErrorKind, Response, ToolOutput, Usage};
 use levity_dag::{
     Budget, Error, Finished, Notice, Performer, PerformerKind, Plan, Retry, Step, StepStatus, Strategy, Team,
+    TeamInput,
 };
 use levity_loop::Agent;
 use levity_test::{RecordingTool, ScriptedModel};
@@ -22,7 +23,7 @@ fn team(model: &ScriptedModel) -> Team {
 
 async fn run(model: &ScriptedModel, step: Step) -> Finished {
     let plan = Plan::new().given("topic", "tides").step(step);
-    within(team(model).carry_out(plan).goal("Know more")).await.unwrap()
+    within(team(model).run(TeamInput::from(plan).goal("Know more"))).await.unwrap()
 }
 
 fn told(model: &ScriptedModel, at: usize) -> String {
@@ -62,7 +63,7 @@ async fn how_a_variable_was_found_is_told() {
         let model = ScriptedModel::new().reply(reply);
         let notices = Arc::new(Mutex::new(Vec::new()));
         let plan = Plan::new().given("topic", "tides").step(think());
-        within(team(&model).carry_out(plan).on_event(collect(&notices))).await.unwrap();
+        within(team(&model).run(plan).on_event(collect(&notices))).await.unwrap();
         let notices = notices.lock().unwrap();
         let written = notices.iter().find_map(|notice| match notice {
             Notice::StepCompleted { writes, .. } => writes.first(),
@@ -81,7 +82,7 @@ async fn an_agent_that_forgets_something_is_told() {
     assert!(told(&model, 1).contains("{\"wisdm\":1}"));
     let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 1}").reply("{\"c\": 1}");
     let plan = Plan::new().given("topic", "tides").step(think());
-    let Err(error) = within(team(&model).carry_out(plan)).await else { panic!("it fails") };
+    let Err(error) = within(team(&model).run(plan)).await else { panic!("it fails") };
     assert!(error.to_string().contains("`wisdom` is missing"), "{error}");
     model.assert_finished();
 }
@@ -129,7 +130,7 @@ async fn a_step_stays_within_its_budget() {
     let agent = Agent::builder(model.clone()).tool(look).max_turns(15).build().unwrap();
     let team = Team::builder().agent("Thinker", "thinks", agent).build().unwrap();
     let step = think().budget(Budget::new().model_calls(3));
-    let Err(error) = within(team.carry_out(Plan::new().given("topic", 1).step(step))).await else {
+    let Err(error) = within(team.run(Plan::new().given("topic", 1).step(step))).await else {
         panic!("it fails")
     };
     assert!(error.to_string().contains("step `think` failed"), "{error}");
@@ -147,7 +148,7 @@ async fn what_steps_use_is_added_up() {
     let team =
         Team::builder().agent("Thinker", "thinks", Agent::builder(model).build().unwrap()).build().unwrap();
     let step = |id: &str| Step::new(id, "Thinker").writes([id]);
-    let finished = within(team.carry_out(Plan::new().step(step("a")).step(step("b")))).await.unwrap();
+    let finished = within(team.run(Plan::new().step(step("a")).step(step("b")))).await.unwrap();
     assert_eq!(finished.usage().total(), 220);
     assert_eq!(finished.step("a").unwrap().spent.usage.total(), 110);
     assert_eq!(finished.stats().model_calls, 2);
@@ -178,7 +179,7 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
                 .reads(["draft"])
                 .writes(["report"]),
         );
-    let finished = within(team.carry_out(plan)).await.unwrap();
+    let finished = within(team.run(plan)).await.unwrap();
     assert_eq!(finished.value("draft"), Some(&json!("good")));
     assert_eq!(finished.value("report"), Some(&json!("done")));
     assert_eq!(finished.replans(), 1);
@@ -193,7 +194,7 @@ async fn a_limit_on_the_whole_ends_with_what_there_is() {
     let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 2}");
     let step = |id: &str| Step::new(id, "Thinker").writes([id]);
     let plan = Plan::new().step(step("a")).step(step("b").after("a"));
-    let ended = within(team(&model).carry_out(plan).limits(Limits::new().model_calls(1))).await;
+    let ended = within(team(&model).run(plan).limits(Limits::new().model_calls(1))).await;
     let Err(Error::Limit { partial, .. } | Error::Unreached { partial, .. }) = ended else {
         panic!("{ended:?}")
     };
@@ -229,7 +230,7 @@ async fn a_verdict_counts_wherever_it_stands() {
         let writer = ScriptedModel::new().reply("{\"draft\": \"bad\"}").reply("{\"draft\": \"good\"}");
         let judge =
             ScriptedModel::new().reply(revise).reply("{\"review\": {\"verdict\": \"pass\", \"issues\": []}}");
-        let finished = within(judging(&judge, &writer).carry_out(judged())).await.unwrap();
+        let finished = within(judging(&judge, &writer).run(judged())).await.unwrap();
         assert_eq!(finished.value("draft"), Some(&json!("good")), "{revise}");
     }
 }
@@ -241,13 +242,13 @@ async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
         .reply("{\"review\": \"It has flaws.\"}")
         .reply("I am not sure.")
         .reply("{\"verdict\": \"pass\", \"review\": \"fine\"}");
-    let finished = within(judging(&judge, &writer).carry_out(judged())).await.unwrap();
+    let finished = within(judging(&judge, &writer).run(judged())).await.unwrap();
     assert_eq!(finished.value("review"), Some(&json!("fine")));
     assert!(told(&judge, 1).contains("no verdict that can be read"), "{}", told(&judge, 1));
     // What cannot be read has not passed, also after the last round.
     let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
     let judge = ScriptedModel::new().reply("Well.").reply("{\"verdict\": \"maybe\"}").reply("So-so.");
-    let Err(error) = within(judging(&judge, &writer).carry_out(judged())).await else { panic!("it fails") };
+    let Err(error) = within(judging(&judge, &writer).run(judged())).await else { panic!("it fails") };
     assert!(error.to_string().contains("no verdict that can be read"), "{error}");
 }
 

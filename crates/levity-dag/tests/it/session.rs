@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use levity_core::{EventKind, RunId, Status, Timestamp};
 use levity_dag::{
     Budget, Condition, FanOut, Join, OnFailure, Plan, Reducer, Retry, Session, SessionFilter, SessionProblem,
-    Sessions, Stage, Step, StepStatus, TreeOptions, Variable, View,
+    Sessions, Stage, Step, StepStatus, TeamInput, TreeOptions, Variable, View,
 };
 use levity_runtime::{MemoryJournal, Runtime};
 use proptest::prelude::*;
@@ -263,7 +263,7 @@ async fn a_team_keeps_sessions_of_its_runs() {
         .step(Step::new("last", "sum").reads(["bad"]).writes(["last"]));
     let seen = Arc::new(Mutex::new(View::new()));
     let fold = seen.clone();
-    let run = team.carry_out(plan.clone()).goal("add up").id("kept");
+    let run = team.run(TeamInput::from(plan.clone()).goal("add up")).id("kept");
     let ended = run.on_event(move |event| fold.lock().unwrap().apply(event)).await;
     assert!(matches!(ended, Err(levity_dag::Error::Unreached { .. })), "{ended:?}");
 
@@ -286,7 +286,7 @@ async fn a_team_keeps_sessions_of_its_runs() {
     assert_eq!((session.to_view().tree(TreeOptions::new()), session.to_view().summary()), (tree, summary));
 
     // What it gave is taken for done by a run that goes on from it.
-    let again = team.go_on(session.seed_without(&[id("each")]).unwrap()).id("again").await;
+    let again = team.run(session.seed_without(&[id("each")]).unwrap()).id("again").await;
     assert!(again.is_err());
     let again = sessions.load("again").await.unwrap();
     assert_eq!(again.globals["each"], json!([11, 12, 13]));
@@ -310,7 +310,7 @@ async fn the_file_of_a_run_that_is_driven_elsewhere_is_left_alone() {
     let builder =
         crate::support::simple(&Default::default()).function("hold", hold).sessions(sessions.clone());
     let team = builder.runtime(Runtime::new().with_journal(MemoryJournal::new())).build().unwrap();
-    let mut run = team.carry_out(Plan::new().step(Step::new("one", "hold"))).id("r").start().unwrap();
+    let mut run = team.run(Plan::new().step(Step::new("one", "hold"))).id("r").start();
     crate::support::within(begun.notified()).await;
     crate::support::within(async { while sessions.find("r").await.is_err() {} }).await;
     let path = sessions.find("r").await.unwrap();
@@ -333,7 +333,7 @@ async fn a_fork_of_a_run_has_a_session_of_its_own() {
     let plan = Plan::new()
         .step(Step::new("one", "give").input("give", 1).writes(["one"]))
         .step(Step::new("two", "sum").reads(["one"]).input("plus", 1).writes(["two"]));
-    team.carry_out(plan).goal("add up").id("old").await.unwrap();
+    team.run(TeamInput::from(plan).goal("add up")).id("old").await.unwrap();
     let old = sessions.load("old").await.unwrap();
     log.take();
     // A run with that id is there, so nothing of it is changed.

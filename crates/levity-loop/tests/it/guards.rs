@@ -8,7 +8,7 @@ use levity_core::{
     Cause, Content, Delta, Event, EventKind, Guard, GuardCx, Hints, Intervention, Message, ModelErrorKind,
     Part, RunId, Secrets, Stage, Subject, ToolErrorKind, ToolOutput, Verdict,
 };
-use levity_loop::{Agent, AgentRun, Error, ErrorKind, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
+use levity_loop::{Agent, Error, ErrorKind, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 use levity_memory::InMemory;
 use levity_runtime::{ControlError, MemoryJournal, Runtime, replay};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, crash};
@@ -112,7 +112,9 @@ fn args(tool: &RecordingTool) -> Vec<serde_json::Value> {
     tool.calls().into_iter().map(|call| call.args).collect()
 }
 
-async fn watched(mut run: AgentRun) -> (Vec<Event>, levity_loop::Result<levity_loop::Answer>) {
+async fn watched(
+    mut run: levity_runtime::RunHandle<Agent>,
+) -> (Vec<Event>, levity_loop::Result<levity_loop::Answer>) {
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         events.push(event);

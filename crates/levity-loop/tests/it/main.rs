@@ -6,6 +6,7 @@ mod blank;
 mod cut;
 mod endings;
 mod errands;
+mod given;
 mod guards;
 mod long;
 mod paused;

@@ -21,14 +21,14 @@ impl<M: Machine + 'static> Driver<M> {
         let parent = &self.around;
         let (executor, shared, hub) = (parent.executor.clone(), parent.shared.clone(), parent.hub.clone());
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
-        let line = self.line.as_ref().map(|line| line.board().connect(&run));
+        let line = self.line.as_ref().map(|line| line.board().connect(&run, Some(child.agent.clone())));
         let origin = Digest::of(&self.state.opened).with_json(&child);
         let (park, audit) = (parent.park, parent.audit);
         let again = audit.then(|| restore(executor.clone(), child.clone()));
         let rests = Some((self.resting.clone(), id));
         // One that was begun by an earlier process is driven on to its end, also to be ended at once.
         let old = cancel.is_cancelled();
-        let before = parent.before.clone();
+        let (before, given) = (parent.before.clone(), parent.given.clone());
         let (name, below) = (Some(child.agent.clone()), self.trace.above());
         let span = self.trace.above();
         below.within(Box::pin(async move {
@@ -66,6 +66,7 @@ impl<M: Machine + 'static> Driver<M> {
                 rests,
                 name,
                 above: span,
+                given,
             };
             // In a box, since hardly any child needs the room.
             let driver = match open.records.len() > AT_ONCE {

@@ -52,7 +52,7 @@ impl Outcome {
     pub(super) fn is_elsewhere(&self) -> bool {
         use levity_runtime::Error::{Exists, Journal};
         let Self::Stopped(cause) = self else { return false };
-        match cause.as_error().downcast_ref() {
+        match crate::http::runtime_error(cause) {
             Some(Journal(error)) => error.kind() == JournalErrorKind::Busy,
             Some(Exists(_)) => true,
             _ => false,

@@ -9,7 +9,7 @@ mod hostile;
 mod kept;
 mod life;
 mod limits;
-#[cfg(all(feature = "dag", feature = "swarm"))]
+#[cfg(feature = "dag")]
 mod many;
 mod shares;
 mod stream;

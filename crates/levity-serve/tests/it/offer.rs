@@ -517,7 +517,6 @@ async fn an_older_client_is_asked_and_told_how_far_it_is() {
     assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
 }
 
-#[cfg(feature = "swarm")]
 #[tokio::test]
 async fn a_swarm_is_served_like_an_agent() {
     use levity_swarm::{Router, Swarm, Worker};

@@ -4,10 +4,11 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::{Stream, StreamExt};
 use levity_core::{EventKind, RunId};
-use levity_runtime::Events;
+use levity_runtime::{Events, RunHandle};
 use serde::Deserialize;
 
 use crate::notice::Notice;
+use crate::swarm::Swarm;
 
 use super::message::BusMessage;
 
@@ -20,7 +21,7 @@ const KEY: &str = "message";
 /// is told so by [`Lagged`] in their place: the ids of the messages around it show whether messages were among them.
 ///
 /// ```
-/// # use levity_runtime::Events;
+/// # use levity_runtime::{Events, RunHandle};
 /// # use levity_swarm::{Lagged, Messages};
 /// # async fn listen(events: Events) -> Result<(), Lagged> {
 /// let mut messages = Messages::new(events);
@@ -49,6 +50,11 @@ impl Messages {
     /// The messages among the events of a run, those of swarms below it included: each says whose it is by its `run`.
     pub fn new(events: Events) -> Self {
         Self { events, run: None }
+    }
+
+    /// What is said on the bus of a run; a worker that is a swarm has a bus of its own.
+    pub fn of(run: &mut RunHandle<Swarm>) -> Self {
+        Self::new(run.events()).of_run(run.id().clone())
     }
 
     /// Those of this run's own bus alone.

@@ -4,7 +4,7 @@ use levity_core::{Limits, Status};
 use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_swarm::{Delegation, Router, Scope, Swarm, Worker};
+use levity_swarm::{Delegation, Router, Scope, Swarm, SwarmInput, Worker};
 use levity_test::{ScriptedModel, Turn};
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn a_thousand_workers_in_one_swarm() {
         .build()
         .unwrap();
     let plan = names.iter().map(|name| Delegation::new(&**name, &**name, "Work."));
-    let finished = swarm.run("Go").plan(plan).await.unwrap();
+    let finished = swarm.run(SwarmInput::from("Go").plan(plan)).await.unwrap();
     assert_eq!((finished.text(), finished.status()), ("All done.", &Status::Complete));
     assert_eq!(finished.reports().iter().filter(|report| report.is_done()).count(), 1_000);
     assert_eq!(finished.bus().len(), 2_001);
@@ -37,7 +37,7 @@ async fn a_thousand_workers_and_a_limit_for_half_of_them() {
         .build()
         .unwrap();
     let plan = names.iter().map(|name| Delegation::new(&**name, &**name, "Work."));
-    let (text, calls) = match swarm.run("Go").plan(plan).await {
+    let (text, calls) = match swarm.run(SwarmInput::from("Go").plan(plan)).await {
         Ok(finished) => (finished.text().to_owned(), finished.stats().model_calls),
         Err(error) => (error.to_string(), error.partial().unwrap().stats().model_calls),
     };
@@ -66,8 +66,12 @@ async fn seen(scope: Scope) -> Vec<usize> {
         .unwrap();
     let plan =
         || [Delegation::new("a", "clerk", "First."), Delegation::new("b", "clerk", "Second.").after(["a"])];
-    swarm.run("Go").plan(plan()).conversation("talk").await.unwrap();
-    swarm.run("Go").plan([Delegation::new("c", "clerk", "Third.")]).conversation("talk").await.unwrap();
+    swarm.run(SwarmInput::from("Go").plan(plan())).conversation("talk").await.unwrap();
+    swarm
+        .run(SwarmInput::from("Go").plan([Delegation::new("c", "clerk", "Third.")]))
+        .conversation("talk")
+        .await
+        .unwrap();
     model.requests().iter().map(|request| request.history.len()).collect()
 }
 
@@ -88,7 +92,7 @@ async fn who_keeps_a_conversation_does_one_thing_after_the_other() {
         .build()
         .unwrap();
     let plan = (0..5).map(|at| Delegation::new(format!("d{at}"), "clerk", format!("Task {at}.")));
-    let finished = swarm.run("Go").plan(plan).conversation("talk").await.unwrap();
+    let finished = swarm.run(SwarmInput::from("Go").plan(plan)).conversation("talk").await.unwrap();
     assert_eq!(finished.failures().count(), 0);
     let seen: Vec<usize> = model.requests().iter().map(|request| request.history.len()).collect();
     assert_eq!(seen, [1, 3, 5, 7, 9]);
@@ -102,9 +106,11 @@ async fn a_limit_that_is_just_enough_makes_no_difference() {
         .build()
         .unwrap();
     let plan = || ["a", "b"].map(|name| Delegation::new(name, name, "Work."));
-    let finished = swarm.run("Go").plan(plan()).limits(Limits::new().model_calls(3)).await.unwrap();
+    let finished =
+        swarm.run(SwarmInput::from("Go").plan(plan())).limits(Limits::new().model_calls(3)).await.unwrap();
     assert_eq!((finished.text(), finished.status()), ("All done.", &Status::Complete));
-    let finished = swarm.run("Go").plan(plan()).limits(Limits::new().model_calls(2)).await.unwrap();
+    let finished =
+        swarm.run(SwarmInput::from("Go").plan(plan())).limits(Limits::new().model_calls(2)).await.unwrap();
     assert!(finished.text().starts_with("All done.\n\nNot done:\n- b (`b`): "), "{}", finished.text());
     assert!(matches!(finished.status(), Status::BestEffort(_)));
 }

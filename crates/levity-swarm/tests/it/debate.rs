@@ -192,7 +192,7 @@ async fn near_a_limit_no_round_is_begun() {
 async fn what_the_host_says_is_heard_by_those_who_come_later() {
     let (pilot, watch) = (says(&["a", "c"]), says(&["b", "d"]));
     let swarm = two(Debate::new(says(&[VERDICT])).rounds(2), pilot.clone(), watch).build().unwrap();
-    let handle = swarm.run("When?").start().unwrap();
+    let handle = swarm.run("When?").start();
     handle.control().say("We have no sails.").await.unwrap();
     let finished = within(handle).await.unwrap();
     assert!(told(&pilot, 1).contains("The user has added: We have no sails."));

@@ -7,7 +7,8 @@ use levity_core::{
 };
 use levity_loop::Agent;
 use levity_swarm::{
-    Debate, Delegation, Error, Handoff, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmMachine, Worker,
+    Debate, Delegation, Error, Handoff, Messages, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmInput,
+    SwarmMachine, Worker,
 };
 use levity_test::ScriptedModel;
 use serde_json::json;
@@ -36,7 +37,8 @@ async fn who_stands_in_has_limits_of_its_own() {
         .worker(worker("second", says("Done.")).limits(one_call))
         .build()
         .unwrap();
-    let finished = swarm.run("Go").plan([Delegation::new("a", "first", "Go.")]).await.unwrap();
+    let finished =
+        swarm.run(SwarmInput::from("Go").plan([Delegation::new("a", "first", "Go.")])).await.unwrap();
     let report = finished.report("a").unwrap();
     assert_eq!((&*report.worker, &*report.text, report.attempts), ("second", "Done.", 2));
 }
@@ -96,8 +98,7 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
         .unwrap();
     let plan = [Delegation::new("a", "weak", "Go."), Delegation::new("b", "strong", "Go.")];
     let finished = swarm
-        .run("Go")
-        .plan(plan)
+        .run(SwarmInput::from("Go").plan(plan))
         .on_event(move |event| hear.lock().unwrap().extend(Notice::of(&event.kind)))
         .await
         .unwrap();
@@ -184,7 +185,7 @@ async fn only_a_handoff_goes_on_after_another() {
     for swarm in [Swarm::builder(Router::keywords()), Swarm::builder(Debate::unjudged())] {
         let swarm =
             swarm.worker(worker("desk", says("x"))).worker(worker("other", says("x"))).build().unwrap();
-        let refused = swarm.run("Go").after(&earlier).await;
+        let refused = swarm.run(SwarmInput::from("Go").after(&earlier)).await;
         assert!(matches!(refused, Err(Error::Setting { setting: "after", .. })), "{refused:?}");
     }
 }
@@ -194,8 +195,8 @@ async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
     let inner = Swarm::builder(Router::keywords()).worker(worker("deep", says("Deep."))).build().unwrap();
     let swarm =
         Swarm::builder(Router::keywords()).worker(Worker::swarm("team", "Works.", inner)).build().unwrap();
-    let mut handle = swarm.run("Go").start().unwrap();
-    let mut messages = handle.messages();
+    let mut handle = swarm.run("Go").start();
+    let mut messages = Messages::of(&mut handle);
     let finished = handle.await.unwrap();
     let mut heard = Vec::new();
     while let Some(message) = messages.next().await {
@@ -218,9 +219,9 @@ async fn blank_goal_is_refused_and_a_plan_needs_none() {
             ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"]
         {
             assert!(matches!(swarm.run(goal).await, Err(Error::EmptyPrompt)), "{goal:?}");
-            assert!(matches!(swarm.run(goal).start(), Err(Error::EmptyPrompt)), "{goal:?}");
+            assert!(matches!(swarm.run(goal).try_start(), Err(Error::EmptyPrompt)), "{goal:?}");
         }
     }
     assert!(model.requests().is_empty());
-    router.run("").plan([Delegation::new("a", "first", "Go.")]).await.unwrap();
+    router.run(SwarmInput::from("").plan([Delegation::new("a", "first", "Go.")])).await.unwrap();
 }

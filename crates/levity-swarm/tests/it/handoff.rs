@@ -12,7 +12,8 @@ use levity_core::{
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Carry, Error, Finished, Handoff, MessageKind, Notice, ReportStatus, Swarm, SwarmBuilder, Then, Worker,
+    Carry, Error, Finished, Handoff, MessageKind, Notice, ReportStatus, Swarm, SwarmBuilder, SwarmInput,
+    Then, Worker,
 };
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
@@ -391,7 +392,7 @@ async fn a_run_after_another_goes_on_with_who_had_it_last() {
     .unwrap();
     let first = swarm.run("Pay.").await.unwrap();
     assert_eq!(first.last_speaker(), Some("billing"));
-    let second = swarm.run("And mend it.").after(&first).await.unwrap();
+    let second = swarm.run(SwarmInput::from("And mend it.").after(&first)).await.unwrap();
     assert_eq!((second.text(), second.last_speaker()), ("It is mended.", Some("repairs")));
     let workers: Vec<_> = second.reports().iter().map(|report| &*report.worker).collect();
     assert_eq!(workers, ["billing", "repairs"]);
@@ -452,7 +453,7 @@ async fn what_the_host_says_is_heard_by_the_next_leg_or_by_one_more() {
         .agent("billing", "Pays.", gate(billing.clone()))
         .build()
         .unwrap();
-    let handle = swarm.run("Pay.").start().unwrap();
+    let handle = swarm.run("Pay.").start();
     for words in ["In cash.", "And post it."] {
         reached.notified().await;
         handle.control().say(Message::user(words)).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{Limits, ModelCard, Price, Status};
 use levity_loop::Agent;
 use levity_runtime::Runtime;
-use levity_swarm::{Delegation, Report, ReportStatus, Router, Swarm, Worker};
+use levity_swarm::{Delegation, Report, ReportStatus, Router, Swarm, SwarmInput, Worker};
 use levity_test::{ManualWorld, ScriptedModel, Turn};
 
 fn worker(name: &str, model: ScriptedModel) -> Worker {
@@ -149,7 +149,7 @@ async fn the_budget_of_the_whole_is_never_passed() {
             .build()
             .unwrap();
         let plan = ["a", "b", "c", "d"].map(|name| Delegation::new(name, name, "Work."));
-        let usage = match swarm.run("Go").plan(plan).await {
+        let usage = match swarm.run(SwarmInput::from("Go").plan(plan)).await {
             Ok(finished) => *finished.usage(),
             Err(error) => *error.partial().unwrap().usage(),
         };
@@ -171,7 +171,7 @@ async fn a_greedy_worker_leaves_the_others_their_share() {
         .build()
         .unwrap();
     let plan = ["greedy", "modest"].map(|name| Delegation::new(name, name, "Work."));
-    let finished = swarm.run("Go").plan(plan).await.unwrap();
+    let finished = swarm.run(SwarmInput::from("Go").plan(plan)).await.unwrap();
     assert!(finished.report("modest").unwrap().is_done(), "{:?}", finished.reports());
     assert!(finished.report("greedy").unwrap().usage.total() <= 10_000);
     assert!(matches!(finished.status(), Status::Complete | Status::BestEffort(_)));

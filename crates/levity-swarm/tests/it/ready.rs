@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use levity_core::{Hints, Tool, ToolOutput, ToolSource};
-use levity_swarm::{Delegation, Notice, PlannedBy, Ready, Router, Swarm};
+use levity_swarm::{Delegation, Notice, PlannedBy, Ready, Router, Swarm, SwarmInput};
 use levity_test::{RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::json;
@@ -86,7 +86,7 @@ async fn who_only_reads_is_offered_only_what_reads() {
     let plan = ["researcher", "coder", "reviewer"].map(|name| Delegation::new(name, name, "Work."));
     let swarm =
         Swarm::builder(Router::keywords()).workers(ready.all().unwrap()).max_parallel(1).build().unwrap();
-    swarm.run("Work").plan(plan).await.unwrap();
+    swarm.run(SwarmInput::from("Work").plan(plan)).await.unwrap();
     let offered: Vec<Vec<String>> = seen
         .requests()
         .iter()

@@ -8,9 +8,9 @@ use levity_core::{
     ModelErrorKind, Part, Post, Request, Response, Role, Status, ToolCall, ToolOutput,
 };
 use levity_loop::Agent;
-use levity_runtime::{MemoryJournal, Runtime};
+use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    BusMessage, Delegation, Error, Finished, Router, Scope, Swarm, SwarmBuilder, SwarmHandle, Worker,
+    BusMessage, Delegation, Error, Finished, Lineage, Router, Scope, Swarm, SwarmBuilder, SwarmInput, Worker,
 };
 use levity_test::crash::{Crashes, Life, Tally};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
@@ -126,7 +126,7 @@ fn shown(finished: &Finished) -> Vec<String> {
 }
 
 /// Allows whatever is asked.
-async fn allow_all(mut handle: SwarmHandle) -> Result<Finished, Error> {
+async fn allow_all(mut handle: RunHandle<Swarm>) -> Result<Finished, Error> {
     let (mut events, control) = (handle.events(), handle.control().clone());
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
@@ -143,7 +143,7 @@ async fn live(life: Life<Arc<Tally>>) -> Vec<String> {
         true => swarm.resume("r"),
         false => swarm.run("Do it all.").id("r"),
     };
-    shown(&allow_all(run.start().unwrap()).await.unwrap())
+    shown(&allow_all(run.start()).await.unwrap())
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
             heard.lock().unwrap().push(event.clone());
         }
     });
-    let finished = allow_all(run.start().unwrap()).await.unwrap();
+    let finished = allow_all(run.start()).await.unwrap();
     let line =
         |event: &Event| format!("{} {}", event.at.as_millis(), serde_json::to_string(&event.kind).unwrap());
     let live: Vec<String> = told.lock().unwrap().iter().map(line).collect();
@@ -192,13 +192,13 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
 async fn a_run_is_forked_after_every_record_and_the_old_one_stays() {
     let ((runtime, journal), world) = (runtime(), Arc::default());
     let swarm = swarm(&runtime, &world);
-    let finished = allow_all(swarm.run("Do it all.").id("r").start().unwrap()).await.unwrap();
+    let finished = allow_all(swarm.run("Do it all.").id("r").start()).await.unwrap();
     let before = journal.read(&"r".into()).await.unwrap();
     let whole = world.ever("model");
     for after in 0..before.len() as u64 - 1 {
         let made = world.ever("model");
-        let fork = swarm.fork("r", Some(after)).id(format!("fork{after}")).start();
-        let forked = allow_all(fork.unwrap()).await.unwrap();
+        let fork = swarm.fork("r").after(after).id(format!("fork{after}")).start();
+        let forked = allow_all(fork).await.unwrap();
         assert_eq!(shown(&forked), shown(&finished), "forked after {after}");
         let again = world.ever("model") - made;
         // A worker that had ended is not asked again.
@@ -298,29 +298,28 @@ async fn a_worker_that_was_under_way_is_reached_after_a_resume() {
             .unwrap()
     };
     let plan = [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.")];
-    let mut handle = make(ScriptedModel::new().hang()).run("Go").plan(plan).id("r").start().unwrap();
+    let mut handle = make(ScriptedModel::new().hang()).run(SwarmInput::from("Go").plan(plan)).id("r").start();
     at_work(&mut handle, "slow").await;
     handle.stop().await;
 
-    let mut handle = make(ScriptedModel::new().hang()).resume("r").start().unwrap();
-    let steering = handle.steering();
+    let mut handle = make(ScriptedModel::new().hang()).resume("r").start();
+    let slow = handle.agent("slow");
     at_work(&mut handle, "slow").await;
-    assert_eq!(steering.runs_of("slow").len(), 1);
-    steering.say("slow", "Be quick.").await.unwrap();
-    steering.stop("slow", "it takes too long").await.unwrap();
+    slow.say("Be quick.").await.unwrap();
+    slow.cancel("it takes too long").await.unwrap();
     let finished = handle.await.unwrap();
     assert_eq!(finished.report("a").unwrap().error.as_deref(), Some("it was stopped: it takes too long"));
     assert!(finished.report("b").unwrap().is_done());
 }
 
 /// Waits until a worker is at work.
-async fn at_work(handle: &mut SwarmHandle, worker: &str) {
-    let (mut events, steering) = (handle.events(), handle.steering());
+async fn at_work(handle: &mut RunHandle<Swarm>, worker: &str) {
+    let (mut events, mut lineage) = (handle.events(), Lineage::of_run("swarm", handle.id().clone()));
     let patience = Duration::from_secs(30);
     while let Some(event) = timeout(patience, events.next()).await.expect("nothing happens any more") {
-        let whose = steering.who(&event.run);
+        let whose = lineage.apply(&event);
         let works = matches!(&event.kind, EventKind::ModelStarted { .. });
-        if works && whose.is_some_and(|who| who.worker() == Some(worker)) {
+        if works && whose.worker() == Some(worker) {
             return;
         }
     }

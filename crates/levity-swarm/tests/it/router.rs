@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use levity_core::{Event, ModelCard, ModelErrorKind, Price, Status};
 use levity_loop::Agent;
 use levity_swarm::{
-    Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmBuilder, Then,
-    Worker,
+    Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmBuilder, SwarmInput,
+    Then, Worker,
 };
 use levity_test::ScriptedModel;
 
@@ -264,7 +264,7 @@ async fn when_nothing_is_done_there_is_no_answer_but_a_reason() {
 async fn a_plan_of_the_hosts_is_checked_before_anything_begins() {
     let swarm = three(Router::new(ScriptedModel::new().reply("Put together."))).build().unwrap();
     let plan = [Delegation::new("a", "coder", "Write."), Delegation::new("b", "nobody", "x").after(["z"])];
-    let error = swarm.run("Go").plan(plan).await.unwrap_err();
+    let error = swarm.run(SwarmInput::from("Go").plan(plan)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the plan cannot be carried out: `b` is for `nobody`, who is not there; `b` depends on `z`, which is not there; \
@@ -272,7 +272,7 @@ async fn a_plan_of_the_hosts_is_checked_before_anything_begins() {
     );
     let plan =
         [Delegation::new("a", "coder", "Write."), Delegation::new("b", "reviewer", "Look.").after(["a"])];
-    assert_eq!(swarm.run("Go").plan(plan).await.unwrap().text(), "Put together.");
+    assert_eq!(swarm.run(SwarmInput::from("Go").plan(plan)).await.unwrap().text(), "Put together.");
 }
 
 #[tokio::test]

@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{Decision, EventKind, Hints, Post, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::Agent;
-use levity_runtime::{MemoryJournal, Runtime};
-use levity_swarm::{Delegation, Error, Lineage, Notice, ReportStatus, Router, Swarm, SwarmHandle, Worker};
+use levity_runtime::{ControlError, MemoryJournal, RunHandle, Runtime};
+use levity_swarm::{
+    Delegation, Error, Lineage, Messages, Notice, ReportStatus, Router, Swarm, SwarmInput, Worker,
+};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -45,12 +47,11 @@ impl Tool for Gate {
 }
 
 /// Waits until a worker is at work.
-async fn at_work(handle: &mut SwarmHandle, worker: &str) {
-    let mut events = handle.events();
+async fn at_work(handle: &mut RunHandle<Swarm>, worker: &str) {
+    let (mut events, mut lineage) = (handle.events(), Lineage::new("swarm"));
     while let Some(event) = events.next().await {
-        if matches!(&event.kind, EventKind::ModelStarted { .. })
-            && handle.steering().who(&event.run).is_some_and(|who| who.worker() == Some(worker))
-        {
+        let whose = lineage.apply(&event);
+        if matches!(&event.kind, EventKind::ModelStarted { .. }) && whose.worker() == Some(worker) {
             return;
         }
     }
@@ -64,10 +65,10 @@ async fn one_worker_is_stopped_and_the_swarm_goes_on() {
         .worker(worker("quick", ScriptedModel::new().reply("Done.")))
         .build()
         .unwrap();
-    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
-    let steering = handle.steering();
+    let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
+    let slow = handle.agent("slow");
     at_work(&mut handle, "slow").await;
-    steering.stop("slow", "it takes too long").await.unwrap();
+    slow.cancel("it takes too long").await.unwrap();
     let finished = handle.await.unwrap();
     let report = finished.report("a").unwrap();
     assert_eq!(report.status, ReportStatus::Stopped);
@@ -77,7 +78,8 @@ async fn one_worker_is_stopped_and_the_swarm_goes_on() {
         "{}",
         finished.text()
     );
-    assert!(matches!(steering.stop("slow", "again").await, Err(Error::NotAtWork(name)) if name == "slow"));
+    let again = slow.cancel("again").await;
+    assert!(matches!(again, Err(ControlError::NotAtWork(name)) if &*name == "slow"));
 }
 
 #[tokio::test]
@@ -91,9 +93,9 @@ async fn one_worker_is_spoken_to() {
         .worker(worker("quick", ScriptedModel::new().reply("Done.")))
         .build()
         .unwrap();
-    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     at_work(&mut handle, "slow").await;
-    handle.steering().say("slow", "Mind the rain.").await.unwrap();
+    handle.agent("slow").say("Mind the rain.").await.unwrap();
     gate.notify_one();
     handle.await.unwrap();
     let heard = slow.requests()[1].history.messages().last().unwrap().text().into_owned();
@@ -115,7 +117,7 @@ async fn what_is_said_to_all_is_heard_by_those_who_begin_later() {
         .build()
         .unwrap();
     let plan = [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.").after(["a"])];
-    let mut handle = swarm.run("Go").plan(plan).start().unwrap();
+    let mut handle = swarm.run(SwarmInput::from("Go").plan(plan)).start();
     at_work(&mut handle, "slow").await;
     handle.control().say("Be quick about it.").await.unwrap();
     gate.notify_one();
@@ -142,17 +144,17 @@ async fn each_workers_questions_are_its_own() {
     };
     let swarm =
         Swarm::builder(Router::keywords()).worker(asking("slow")).worker(asking("quick")).build().unwrap();
-    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
-    let (steering, mut events, mut open) = (handle.steering(), handle.events(), 2);
+    let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
+    let (mut events, mut lineage, mut open) = (handle.events(), Lineage::new("swarm"), 2);
     while let Some(event) = events.next().await {
+        let who = lineage.apply(&event);
         if let EventKind::Asked(ask) = &event.kind {
-            let who = steering.who(&ask.run).unwrap();
             let worker = who.worker().unwrap().to_owned();
             assert_eq!(ask.call.args, json!({"by": worker}));
-            assert_eq!(steering.asks(&worker).await.unwrap().len(), 1);
+            assert_eq!(handle.agent(&worker).asks().await.unwrap().len(), 1);
             match &*worker {
-                "slow" => steering.control().deny(ask, "not this one").await.unwrap(),
-                _ => steering.control().approve(ask).await.unwrap(),
+                "slow" => handle.deny(ask, "not this one").await.unwrap(),
+                _ => handle.approve(ask).await.unwrap(),
             }
             open -= 1;
         }
@@ -177,7 +179,7 @@ async fn every_event_says_whose_it_is() {
         .runtime(Runtime::new().with_journal(MemoryJournal::new()))
         .build()
         .unwrap();
-    let mut handle = swarm.run("Sail").start().unwrap();
+    let mut handle = swarm.run("Sail").start();
     let (mut events, mut lineage, mut seen) = (handle.events(), Lineage::new("swarm"), Vec::new());
     while let Some(event) = events.next().await {
         let origin = lineage.apply(&event).to_string();
@@ -196,8 +198,8 @@ async fn messages_are_heard_as_they_are_said() {
         .worker(worker("quick", ScriptedModel::new().reply("Two.")))
         .build()
         .unwrap();
-    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
-    let mut messages = handle.messages();
+    let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
+    let mut messages = Messages::of(&mut handle);
     let mut heard = Vec::new();
     while let Some(message) = messages.next().await {
         heard.push(message.unwrap());
@@ -214,7 +216,7 @@ async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_i
         .worker(worker("quick", ScriptedModel::new().reply("Done.")))
         .build()
         .unwrap();
-    let mut handle = swarm.run("Go").plan(plan()).start().unwrap();
+    let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     let mut events = handle.events();
     while let Some(event) = events.next().await {
         if let Some(Notice::Done { .. }) = Notice::of(&event.kind) {

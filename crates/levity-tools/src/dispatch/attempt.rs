@@ -105,6 +105,7 @@ fn tool_cx(call: &ToolCall, cx: &CallCx, attempt: u32) -> ToolCx {
     tool_cx.attempt = attempt;
     tool_cx.resumed = cx.again;
     tool_cx.progress = cx.progress.clone();
+    tool_cx.values = cx.values.clone();
     tool_cx
 }
 

@@ -159,7 +159,7 @@ fn a_last_signal_is_no_answer_to_a_schema() {
     let schema = OutputSchema::new("sum", json!({"type": "object", "required": ["total"]}));
     let agent = builder().build().unwrap();
     let output = Some(OutputCheck::new(Arc::new(schema)));
-    let machine = agent.begin(Message::user("Do it"), Default::default(), Default::default(), output);
+    let machine = agent.set_in(Message::user("Do it"), Default::default(), Default::default(), output);
     let mut play = Play::of(machine);
     play.reply([pass_on("b")]);
     let ending = play.ending();
@@ -282,7 +282,7 @@ fn what_was_said_is_told_when_it_is_wanted() {
     let mut past = crate::machine::Past::default();
     past.history.say(Message::user("Before.")).unwrap();
     let gathered = crate::gather::Gathered { beside: Some("on the side".into()), ..Default::default() };
-    let mut play = Play::of(agent.begin(Message::user("Do it"), past, gathered, None).with_said());
+    let mut play = Play::of(agent.set_in(Message::user("Do it"), past, gathered, None).with_said());
     play.reply([]);
     play.say("Also this.");
     play.reply([tell("a")]);

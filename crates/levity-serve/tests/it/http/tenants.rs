@@ -91,8 +91,8 @@ impl Site {
         let stop = CancelToken::new();
         let gate = Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens);
         let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
+        let tools = agent.dispatcher().clone();
         let runs = set_runs(Runs::new(agent));
-        let tools = runs.tools().unwrap();
         let server =
             Server::on(listener, stop, runs, |api| set_api(api.conversations(conversations).tools(tools)));
         Self { server, tokens: all }

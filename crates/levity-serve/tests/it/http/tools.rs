@@ -11,8 +11,8 @@ use super::support::{Held, Server, agent};
 async fn tools_are_listed_and_called_under_policy() {
     let (held, permits) = Held::new();
     let agent = agent(ScriptedModel::new(), &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    let tools = agent.dispatcher().clone();
     let runs = Runs::new(agent);
-    let tools = runs.tools().unwrap();
     let server = Server::with(runs, |api| api.tools(tools).tool_calls(1)).await;
     let client = server.client;
     let listed = client.get("/v1/tools").await.is(200);

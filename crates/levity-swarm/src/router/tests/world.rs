@@ -67,7 +67,7 @@ pub(super) fn swarm(setting: &Setting) -> Swarm {
 impl Swarm {
     /// A machine with a plan of the host's.
     pub(super) fn planned_machine(&self, goal: &str, plan: Vec<Delegation>) -> SwarmMachine {
-        let start = crate::rules::Start { plan: Some(plan), ..self.begin(goal.to_owned()) };
+        let start = crate::rules::Start { plan: Some(plan), ..self.begin_with(goal.to_owned()) };
         SwarmMachine::new(self.inner.rules.clone(), start)
     }
 }

@@ -1,0 +1,71 @@
+//! Looking at runs that nobody drives.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use levity_core::{Ask, Effect, EffectId, Executor, Journal, Machine, Record, RunId};
+
+use crate::error::Error;
+use crate::replay::{Replay, opened, replay};
+use crate::runnable::Runnable;
+
+/// Folds a run again without performing anything, and tells its events, the same to the byte.
+///
+/// # Errors
+/// When there is no such run, or it is not one of this kind.
+pub async fn history<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Machine>, Error> {
+    let records = read(&**what.runtime().journal(), run).await?;
+    replay(run, &records, |kind, state| what.inspect(kind, state))
+}
+
+/// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
+///
+/// # Errors
+/// When there is no such run, or it is not one of this kind.
+pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, Error> {
+    let folded = history(what, run).await?;
+    let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
+    asks_of(run.clone(), is_over, under_way, what.executor(), what.runtime().journal().clone()).await
+}
+
+fn asks_of(
+    run: RunId,
+    is_over: bool,
+    under_way: Vec<(EffectId, Effect)>,
+    executor: Arc<dyn Executor>,
+    journal: Arc<dyn Journal>,
+) -> BoxFuture<'static, Result<Vec<Ask>, Error>> {
+    Box::pin(async move {
+        let mut asks = Vec::new();
+        // A run that was cancelled has only its end to write.
+        let under_way = if is_over { Vec::new() } else { under_way };
+        for (id, effect) in under_way {
+            match effect {
+                Effect::Ask(ask) => asks.push(ask),
+                Effect::Child(child) => {
+                    let below = run.child(id);
+                    let records = match read(&*journal, &below).await {
+                        // The process ended before the child could begin.
+                        Err(Error::NotFound(_)) => continue,
+                        records => records?,
+                    };
+                    let (_, state) = opened(&below, &records[0])?;
+                    let reason = |error: levity_core::ToolError| error.explain();
+                    let made = executor.child(&child, Some(state)).await.map_err(reason);
+                    let made = made.map_err(|reason| Error::Restore { run: below.clone(), reason })?;
+                    let (machine, executor) = (made.machine, made.executor);
+                    let folded = replay(&below, &records, |_, _| Ok(machine))?;
+                    let is_over = folded.machine.ending().is_some();
+                    asks.extend(asks_of(below, is_over, folded.under_way, executor, journal.clone()).await?);
+                }
+                _ => {}
+            }
+        }
+        Ok(asks)
+    })
+}
+
+async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, Error> {
+    let records = journal.read(run).await?;
+    if records.is_empty() { Err(Error::NotFound(run.clone())) } else { Ok(records) }
+}

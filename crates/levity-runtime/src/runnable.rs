@@ -1,0 +1,430 @@
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use levity_core::{Cause, ConversationId, Executor, History, Limits, Machine, MachineKind, Message, RunId};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::events::Watcher;
+use crate::runtime::{Done, Runtime, Stopped};
+
+/// Anything that a runtime can run: an agent, a team, a swarm, a machine of your own.
+///
+/// Whatever implements it gets [`Run`](crate::Run), which begins, resumes and forks runs, and
+/// [`RunHandle`](crate::RunHandle), which steers them.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use async_trait::async_trait;
+/// # use levity_core::{
+/// #     Ask, Child, ChildRun, Effect, EffectCx, Ending, Executor, Input, Limits, Machine, MachineKind, Outcome, Prepared,
+/// #     Status, Step, ToolError,
+/// # };
+/// # use serde_json::{Value, json};
+/// use levity_runtime::{Beginning, Done, Error, Run, Runnable, Runtime, Stopped};
+///
+/// /// Says its goal back.
+/// #[derive(Clone)]
+/// struct Echo(Runtime);
+///
+/// struct EchoMachine(String, Option<Ending>);
+/// # impl Machine for EchoMachine {
+/// #     fn kind(&self) -> MachineKind {
+/// #         MachineKind::new("echo", 1)
+/// #     }
+/// #     fn save(&self) -> Value {
+/// #         json!(self.0)
+/// #     }
+/// #     fn apply(&mut self, _: Input, _: &mut Step) {
+/// #         let mut ending = Ending::new(Status::Complete);
+/// #         ending.text = self.0.clone();
+/// #         self.1 = Some(ending);
+/// #     }
+/// #     fn ending(&self) -> Option<&Ending> {
+/// #         self.1.as_ref()
+/// #     }
+/// # }
+/// # struct NoEffects;
+/// # #[async_trait]
+/// # impl Executor for NoEffects {
+/// #     fn prepare(&self, _: &Effect) -> Prepared {
+/// #         Prepared::default()
+/// #     }
+/// #     async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
+/// #         Outcome::Unknown
+/// #     }
+/// #     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
+/// #         Err(ToolError::failed("there are none"))
+/// #     }
+/// #     fn answers(&self, _: &Ask) -> bool {
+/// #         false
+/// #     }
+/// # }
+///
+/// impl Runnable for Echo {
+///     type Input = String;
+///     type Machine = EchoMachine;
+///     type Output = String;
+///     type Error = Error;
+///
+///     fn runtime(&self) -> &Runtime {
+///         &self.0
+///     }
+///
+///     fn executor(&self) -> Arc<dyn Executor> {
+///         Arc::new(NoEffects)
+///     }
+///
+///     fn limits(&self) -> Limits {
+///         Limits::default()
+///     }
+///
+///     fn begin(&self, goal: String, _: &Limits) -> Result<Beginning<EchoMachine>, Error> {
+///         Ok(Beginning::now(EchoMachine(goal, None)))
+///     }
+///
+///     fn restore(&self, _: &MachineKind, state: &Value) -> Result<EchoMachine, String> {
+///         Ok(EchoMachine(state.as_str().ok_or("this is no echo")?.to_owned(), None))
+///     }
+///
+///     fn conclude(&self, ended: Result<Done<EchoMachine>, Stopped<EchoMachine>>) -> Result<String, Error> {
+///         let done = ended.map_err(|stopped| stopped.error)?;
+///         Ok(done.machine.ending().map(|ending| ending.text.clone()).unwrap_or_default())
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> {
+/// assert_eq!(Run::new(Echo(Runtime::new()), "Hello".to_owned()).await?, "Hello");
+/// # Ok(())
+/// # }
+/// ```
+pub trait Runnable: Clone + Send + Sync + 'static {
+    /// What a new run begins with: a goal, and what belongs to it.
+    type Input: Send + 'static;
+    /// What decides in its runs.
+    type Machine: Machine + 'static;
+    /// What a run that ended well gives.
+    type Output: Send + 'static;
+    /// Why a run gave nothing.
+    type Error: std::error::Error + From<Error> + Send + Sync + 'static;
+
+    /// What drives its runs, and where they are kept.
+    fn runtime(&self) -> &Runtime;
+
+    /// What performs the effects of its runs.
+    fn executor(&self) -> Arc<dyn Executor>;
+
+    /// What a new run may use, unless it says otherwise.
+    fn limits(&self) -> Limits;
+
+    /// Makes the machine of a new run.
+    ///
+    /// # Errors
+    /// When nothing can be begun with this input. What is found out later, while the machine is made, is a cause of the
+    /// run's end.
+    fn begin(&self, input: Self::Input, limits: &Limits) -> Result<Beginning<Self::Machine>, Self::Error>;
+
+    /// Builds the machine of an old run again from the state that it saved before its first input.
+    ///
+    /// # Errors
+    /// When that is the state of another kind of machine; the text says what differs.
+    fn restore(&self, kind: &MachineKind, state: &Value) -> Result<Self::Machine, String>;
+
+    /// Builds the machine of an old run to be looked at and not driven: what the answer was wanted as makes no difference.
+    ///
+    /// # Errors
+    /// As [`restore`](Self::restore).
+    fn inspect(&self, kind: &MachineKind, state: &Value) -> Result<Self::Machine, String> {
+        self.restore(kind, state)
+    }
+
+    /// Turns the end of a run into what it gives.
+    ///
+    /// # Errors
+    /// When it gives nothing; the error carries what was reached.
+    fn conclude(
+        &self,
+        ended: Result<Done<Self::Machine>, Stopped<Self::Machine>>,
+    ) -> Result<Self::Output, Self::Error>;
+
+    /// Its name, for those who trace its runs.
+    fn name(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Whether each run is folded again from its journal at its end, to find a machine that is not deterministic.
+    fn audits(&self) -> bool {
+        false
+    }
+
+    /// Makes the machine of an old run ready for a fork: for instance, with the context of today.
+    fn adapt(&self, machine: Self::Machine) -> BoxFuture<'static, Result<Self::Machine, String>> {
+        Box::pin(std::future::ready(Ok(machine)))
+    }
+
+    /// Gives the machine of an old run that has not ended what cannot be saved, such as the lease of a conversation.
+    fn rejoin(&self) -> Option<Rejoin<Self::Machine>> {
+        None
+    }
+
+    /// What is left to do when a run has ended, and before anybody is told.
+    fn settle<'a>(&'a self, _machine: &'a Self::Machine) -> Option<BoxFuture<'a, ()>> {
+        None
+    }
+
+    /// Whether [`observe`](Self::observe) has something to follow runs with.
+    fn observes(&self) -> bool {
+        false
+    }
+
+    /// What follows a run from beside it, such as a session file.
+    fn observe(&self, _run: &RunId, _origin: &RunOrigin) -> Option<Observer> {
+        None
+    }
+
+    /// Whether its runs can be part of conversations, which are kept.
+    fn keeps_conversations(&self) -> bool {
+        false
+    }
+
+    /// The messages of a run that gave this, where it keeps them: the goal first, and each call of a tool with its result.
+    fn messages(_output: &Self::Output) -> Option<&[Arc<Message>]> {
+        None
+    }
+
+    /// The place for the conversation in an input, where runs can be part of one.
+    fn conversation(_input: &mut Self::Input) -> Option<&mut Option<ConversationId>> {
+        None
+    }
+
+    /// The place for earlier messages in an input, where a run can go on from some.
+    fn history(_input: &mut Self::Input) -> Option<&mut History> {
+        None
+    }
+}
+
+/// How the driving of a run ended.
+#[derive(Debug)]
+pub enum End<T, E> {
+    /// The run ended, well or badly.
+    Ended(Result<T, E>),
+    /// It could not be begun, or could not be driven to its end.
+    Stopped(E),
+}
+
+impl<T, E> End<T, E> {
+    /// What the run gives.
+    ///
+    /// # Errors
+    /// When it gives nothing.
+    pub fn into_result(self) -> Result<T, E> {
+        match self {
+            Self::Ended(result) => result,
+            Self::Stopped(error) => Err(error),
+        }
+    }
+}
+
+/// What is done with the machine of an old run before it goes on.
+pub type Rejoin<M> = Box<dyn for<'a> FnOnce(&'a mut M) -> BoxFuture<'a, Result<(), Cause>> + Send>;
+
+/// The machine of a new run.
+pub struct Beginning<M>(pub(crate) Machined<M>);
+
+pub(crate) enum Machined<M> {
+    Now(M),
+    Later(BoxFuture<'static, Result<M, Cause>>),
+}
+
+impl<M> Beginning<M> {
+    /// It is there.
+    pub fn now(machine: M) -> Self {
+        Self(Machined::Now(machine))
+    }
+
+    /// It has yet to be made, which is part of the run: within its time, and until it is cancelled.
+    pub fn later(machine: impl Future<Output = Result<M, Cause>> + Send + 'static) -> Self {
+        Self(Machined::Later(Box::pin(machine)))
+    }
+}
+
+impl<M> std::fmt::Debug for Beginning<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Beginning").finish_non_exhaustive()
+    }
+}
+
+/// Where the first records of a run come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunOrigin {
+    /// There are none yet.
+    New,
+    /// From its own journal.
+    Resumed,
+    /// From another run.
+    Forked {
+        /// That run.
+        from: RunId,
+        /// The last record that is taken over; by default the last there is.
+        after: Option<u64>,
+    },
+}
+
+/// Follows a run from beside it.
+pub struct Observer {
+    pub(crate) watcher: Watcher,
+    pub(crate) before: Option<BoxFuture<'static, ()>>,
+    pub(crate) after: Option<BoxFuture<'static, ()>>,
+}
+
+impl Observer {
+    /// Calls this with each event.
+    pub fn new(watcher: impl Fn(&levity_core::Event) + Send + Sync + 'static) -> Self {
+        Self { watcher: Arc::new(watcher), before: None, after: None }
+    }
+
+    /// Waits for this before the run begins.
+    #[must_use]
+    pub fn before(mut self, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.before = Some(Box::pin(work));
+        self
+    }
+
+    /// Waits for this after the run has ended.
+    #[must_use]
+    pub fn after(mut self, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.after = Some(Box::pin(work));
+        self
+    }
+}
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}
+
+/// A [`Runnable`] whose runs can be part of conversations.
+#[diagnostic::on_unimplemented(message = "runs of `{Self}` are not part of conversations")]
+pub trait Conversational: Runnable {}
+
+/// A [`Runnable`] whose answers can be asked for as a type.
+#[diagnostic::on_unimplemented(message = "`{Self}` cannot give its answers as a type")]
+pub trait TypedOutput: Runnable {
+    /// The same, with answers that have the shape of a `T`.
+    #[must_use]
+    fn expecting<T: DeserializeOwned + JsonSchema>(&self) -> Self;
+
+    /// Reads an answer as a `T`.
+    ///
+    /// # Errors
+    /// When it is none.
+    fn parse<T: DeserializeOwned>(output: &Self::Output) -> Result<T, Self::Error>;
+}
+
+/// A [`Runnable`] whose answers are a `T`; see [`Run::typed`](crate::Run::typed).
+pub struct Typed<W, T> {
+    pub(crate) inner: W,
+    as_type: PhantomData<fn() -> T>,
+}
+
+impl<W: TypedOutput, T: DeserializeOwned + JsonSchema> Typed<W, T> {
+    pub(crate) fn new(inner: &W) -> Self {
+        Self { inner: inner.expecting::<T>(), as_type: PhantomData }
+    }
+}
+
+impl<W: Clone, T> Clone for Typed<W, T> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), as_type: PhantomData }
+    }
+}
+
+impl<W: std::fmt::Debug, T> std::fmt::Debug for Typed<W, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Typed").field(&self.inner).finish()
+    }
+}
+
+impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W, T> {
+    type Input = W::Input;
+    type Machine = W::Machine;
+    type Output = T;
+    type Error = W::Error;
+
+    fn runtime(&self) -> &Runtime {
+        self.inner.runtime()
+    }
+
+    fn executor(&self) -> Arc<dyn Executor> {
+        self.inner.executor()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn begin(&self, input: W::Input, limits: &Limits) -> Result<Beginning<W::Machine>, W::Error> {
+        self.inner.begin(input, limits)
+    }
+
+    fn restore(&self, kind: &MachineKind, state: &Value) -> Result<W::Machine, String> {
+        self.inner.restore(kind, state)
+    }
+
+    fn inspect(&self, kind: &MachineKind, state: &Value) -> Result<W::Machine, String> {
+        self.inner.inspect(kind, state)
+    }
+
+    fn conclude(&self, ended: Result<Done<W::Machine>, Stopped<W::Machine>>) -> Result<T, W::Error> {
+        W::parse(&self.inner.conclude(ended)?)
+    }
+
+    fn name(&self) -> Option<Arc<str>> {
+        self.inner.name()
+    }
+
+    fn audits(&self) -> bool {
+        self.inner.audits()
+    }
+
+    fn adapt(&self, machine: W::Machine) -> BoxFuture<'static, Result<W::Machine, String>> {
+        self.inner.adapt(machine)
+    }
+
+    fn rejoin(&self) -> Option<Rejoin<W::Machine>> {
+        self.inner.rejoin()
+    }
+
+    fn settle<'a>(&'a self, machine: &'a W::Machine) -> Option<BoxFuture<'a, ()>> {
+        self.inner.settle(machine)
+    }
+
+    fn observes(&self) -> bool {
+        self.inner.observes()
+    }
+
+    fn observe(&self, run: &RunId, origin: &RunOrigin) -> Option<Observer> {
+        self.inner.observe(run, origin)
+    }
+
+    fn keeps_conversations(&self) -> bool {
+        self.inner.keeps_conversations()
+    }
+
+    fn conversation(input: &mut W::Input) -> Option<&mut Option<ConversationId>> {
+        W::conversation(input)
+    }
+
+    fn history(input: &mut W::Input) -> Option<&mut History> {
+        W::history(input)
+    }
+}
+
+impl<W: TypedOutput + Conversational, T: DeserializeOwned + Send + 'static> Conversational for Typed<W, T> {}
