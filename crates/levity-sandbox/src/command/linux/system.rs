@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io;
@@ -143,6 +144,7 @@ impl System {
         let search = || match hide::search(&self.workspace) {
             Ok(mut found) => {
                 self.hide_outside(&mut found);
+                found.check().map_err(|source| setup(Step::Hide.name(), source))?;
                 Ok(found)
             }
             Err(Trouble::Io(source)) => Err(setup(Step::Hide.name(), source)),
@@ -164,18 +166,19 @@ impl System {
 
     /// Hides what links with a denied name lead to in places that were opened. Others are out of reach, or the system's own.
     fn hide_outside(&self, found: &mut Found) {
+        let covered: HashSet<CString> = found.elsewhere.iter().map(|it| it.path.clone()).collect();
         for target in &found.outside {
             let is_open = self.places.opened.iter().any(|place| target.starts_with(place) && target != place);
-            let is_own = target.starts_with(&self.private);
-            let is_covered =
-                found.elsewhere.iter().any(|it| target.as_os_str().as_bytes() == it.path.as_bytes());
+            if !is_open || target.starts_with(&self.private) {
+                continue;
+            }
             let (Ok(stat), Some(path)) = (rustix::fs::lstat(target), c_path(target)) else { continue };
             let kind = match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => CoverKind::Folder,
                 FileType::RegularFile => CoverKind::File,
                 _ => continue,
             };
-            if is_open && !is_own && !is_covered {
+            if !covered.contains(&path) {
                 found.elsewhere.push(Cover { kind, path, identity: Identity::of(&stat) });
             }
         }
