@@ -194,6 +194,15 @@ impl CommandPolicy {
         if ruling == Ruling::Allow { scene.scope() } else { None }
     }
 
+    /// The programs of a command, which begins in a folder, that no rule names and that only read, or run another program. They
+    /// are known by their names alone. So whoever runs the command without [`read_scope`](Self::read_scope) must keep it from
+    /// other programs with these names (`Command::take_from_system`).
+    pub fn readers_in(&self, dir: &str, line: Line<'_>) -> Vec<String> {
+        let mut scene = Scene::new(dir, false);
+        self.judge_scene(line, &mut scene);
+        scene.readers.into_iter().collect()
+    }
+
     /// Why a command that begins in a folder may not run, even if a person says so; `None` for all others. Like
     /// [`read_scope`](Self::read_scope), it looks at no file.
     pub fn denial_in(&self, dir: &str, line: Line<'_>) -> Option<String> {

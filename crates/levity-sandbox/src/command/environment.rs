@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-#[cfg(target_os = "linux")]
 use std::path::Path;
 
 /// The environment of commands: what was named, and nothing else of the host's.
@@ -11,6 +10,10 @@ pub(super) struct Environment {
 
 /// Where programs are looked for when the host does not say.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A program that does nothing but fail.
+#[cfg(target_os = "linux")]
+const FAILING: &str = "/bin/false";
 
 /// Variables that keep programs from running others, from the network and from writing on the side.
 #[cfg(target_os = "linux")]
@@ -84,12 +87,44 @@ impl Environment {
             settings.push(format!("{setting}'"));
         }
         self.set("GIT_CONFIG_PARAMETERS", settings);
-        let path = self.get("PATH").unwrap_or(OsStr::new(PATH)).to_owned();
-        let is_outside = |place: &Path| place.canonicalize().is_ok_and(|real| !real.starts_with(workspace));
-        let outside = std::env::split_paths(&path).filter(|place| place.is_absolute() && is_outside(place));
+        self.leave_out_of_path(&[workspace]);
+    }
+
+    /// Leaves folders out of `PATH` that are in these places, or not named in full.
+    pub(super) fn leave_out_of_path(&mut self, places: &[&Path]) {
+        let path = self.path();
+        let outside = std::env::split_paths(&path).filter(|folder| is_outside(folder, places));
         if let Ok(path) = std::env::join_paths(outside) {
             self.set("PATH", path);
         }
+    }
+
+    /// Fills a folder with links to programs that are in none of these places, and puts it first in `PATH`.
+    #[cfg(target_os = "linux")]
+    pub(super) fn link_programs(
+        &mut self,
+        names: &[String],
+        places: &[&Path],
+        folder: &Path,
+    ) -> std::io::Result<()> {
+        let path = self.path();
+        let folders: Vec<_> =
+            std::env::split_paths(&path).filter(|folder| is_outside(folder, places)).collect();
+        for name in names {
+            let programs = folders.iter().map(|folder| folder.join(name));
+            let program = programs.into_iter().find(|file| is_program(file) && is_outside(file, places));
+            // Without a link, one in these places would be found.
+            let program = program.unwrap_or_else(|| FAILING.into());
+            std::os::unix::fs::symlink(program, folder.join(name))?;
+        }
+        let first = std::env::split_paths(&path);
+        let path = std::env::join_paths(std::iter::once(folder.to_owned()).chain(first));
+        self.set("PATH", path.map_err(std::io::Error::other)?);
+        Ok(())
+    }
+
+    fn path(&self) -> OsString {
+        self.get("PATH").unwrap_or(OsStr::new(PATH)).to_owned()
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -107,4 +142,17 @@ impl Environment {
             line
         })
     }
+}
+
+/// Returns whether something is there and in none of these places, by its real name.
+fn is_outside(path: &Path, places: &[&Path]) -> bool {
+    let is_elsewhere = |real: std::path::PathBuf| !places.iter().any(|place| real.starts_with(place));
+    path.is_absolute() && path.canonicalize().is_ok_and(is_elsewhere)
+}
+
+#[cfg(target_os = "linux")]
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

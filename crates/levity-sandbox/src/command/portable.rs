@@ -91,7 +91,11 @@ impl System {
         let dir = real.filter(|_| order.dir.components().all(inside)).ok_or_else(outside)?;
         let mut command = std::process::Command::new(name);
         command.args(&order.argv[1..]).current_dir(dir).env_clear();
-        command.envs(order.environment.pairs());
+        let mut environment = order.environment.clone();
+        if !order.from_system.is_empty() {
+            environment.leave_out_of_path(&[self.workspace.root()]);
+        }
+        command.envs(environment.pairs());
         let input = if order.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]

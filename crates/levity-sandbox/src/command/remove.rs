@@ -16,6 +16,8 @@ pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
     let Ok(mut entries) = Dir::new(top) else { return false };
     let name = RandomState::new().build_hasher().finish();
     let mut removal = Removal { name, lifted: 0, changes: 0, most };
+    // On some file systems, a handle shows what was there when it was opened or rewound.
+    entries.rewind();
     loop {
         let before = removal.changes;
         let Some(left) = removal.pass(&mut entries, Removal::folder) else { return false };
@@ -152,4 +154,26 @@ fn is_folder(fd: BorrowedFd<'_>, name: &CStr, kind: FileType) -> bool {
         kind => kind,
     };
     kind == FileType::Directory
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use super::*;
+
+    /// On Btrfs, a folder that was empty when it was opened lists nothing either.
+    #[test]
+    fn clear_lists_a_folder_anew_that_was_read_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = CString::new(folder.path().as_os_str().as_encoded_bytes()).unwrap();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(rustix::fs::CWD, &root, flags, Mode::empty()).unwrap();
+        std::fs::write(folder.path().join("a"), "").unwrap();
+        let mut room = Vec::with_capacity(4096);
+        let mut entries = rustix::fs::RawDir::new(&fd, room.spare_capacity_mut());
+        while entries.next().is_some() {}
+        assert!(clear(fd, u64::MAX));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
 }

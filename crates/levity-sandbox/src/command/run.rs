@@ -34,6 +34,8 @@ pub(super) struct Order {
     pub(super) limits: Limits,
     /// What it may read, if it may only read.
     pub(super) read_only: Option<ReadScope>,
+    /// Programs that are looked for outside of what commands can change.
+    pub(super) from_system: Vec<String>,
 }
 
 impl Command {
@@ -46,6 +48,7 @@ impl Command {
             listener: None,
             limits: sandbox.0.limits,
             read_only: None,
+            from_system: Vec::new(),
         };
         Self { sandbox, order }
     }
@@ -86,6 +89,21 @@ impl Command {
     /// ```
     pub fn read_only(mut self, scope: ReadScope) -> Self {
         self.order.read_only = Some(scope);
+        self
+    }
+
+    /// Has these programs looked for outside of the workspace and of other places that commands can change, whatever `PATH` says.
+    /// One that is not there fails. Others are found as before; where there is no Linux, or the system's temporary folder is in such
+    /// a place, none is found in the workspace.
+    ///
+    /// Use [`CommandPolicy::readers_in`](crate::CommandPolicy::readers_in) to find out which programs of a command are known by
+    /// their names alone. A command that runs [read-only](Self::read_only) executes nothing of these places anyway.
+    pub fn take_from_system<S: Into<String>>(mut self, programs: impl IntoIterator<Item = S>) -> Self {
+        self.order.from_system.extend(programs.into_iter().map(Into::into));
+        // A name with a folder is not looked for.
+        self.order.from_system.retain(|name| !matches!(&**name, "" | "." | "..") && !name.contains('/'));
+        self.order.from_system.sort_unstable();
+        self.order.from_system.dedup();
         self
     }
 

@@ -1,5 +1,7 @@
 //! What a policy makes of the programs in a command.
 
+use std::collections::BTreeSet;
+
 use super::git::{Git, Shows};
 use super::read_only::{Reach, may_read_named_by_file, only_reads, reach, reads_named_by_file};
 use super::repository::Inspected;
@@ -29,6 +31,8 @@ pub(super) struct Scene {
     git: bool,
     /// Whether a rule allows a program, which then has all rights of the sandbox.
     rule: bool,
+    /// Names of programs that no rule allows, and that are taken to be what the system has under these names.
+    pub(super) readers: BTreeSet<String>,
     /// What was found out about repositories.
     pub(super) inspected: Inspected,
 }
@@ -37,8 +41,9 @@ impl Scene {
     pub(super) fn new(dir: &str, looks: bool) -> Self {
         let dir = if dir == "." { "" } else { dir };
         let folders = vec![dir.to_owned()];
-        let inspected = Inspected::default();
-        Self { folders, lost: false, looks, names: false, files: false, git: false, rule: false, inspected }
+        let (readers, inspected) = (BTreeSet::new(), Inspected::default());
+        let [names, files, git, rule] = [false; 4];
+        Self { folders, lost: false, looks, names, files, git, rule, readers, inspected }
     }
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
@@ -242,12 +247,14 @@ impl CommandPolicy {
         let program = name(texts[0]);
         if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0]) {
             // The program inside is judged for itself.
+            scene.readers.insert(program.to_owned());
             return Ruling::Allow;
         }
         let args = &texts[1..];
         if !is_plain(texts[0]) || (program != "git" && !only_reads(program, args)) {
             return Ruling::ask(format!("`{}` may change something", short(texts[0])));
         }
+        scene.readers.insert(program.to_owned());
         if words[1..].iter().any(|word| !word.literal) {
             return Ruling::ask(format!("what `{program}` is given is not known before it runs"));
         }

@@ -463,7 +463,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ("merge", &["conflictstyle", "ff"]),
     ("rerere", &["enabled", "autoupdate"]),
     ("commit", &["gpgsign", "verbose"]),
-    ("tag", &["gpgsign", "sort"]),
+    ("tag", &["gpgsign"]),
     ("gc", &["auto", "autodetach"]),
     ("maintenance", &["auto", "strategy"]),
     ("advice", &[]),
@@ -542,9 +542,10 @@ fn harmless(config: &str, git: &Path, tree: &Path, format: &mut Format) -> Resul
             return Err(odd());
         }
         let key = key.to_ascii_lowercase();
-        let known = HARMLESS
-            .iter()
-            .any(|(name, keys)| *name == section && (keys.is_empty() || keys.contains(&&*key)));
+        let fits_row =
+            |(name, keys): &(&str, &[&str])| *name == section && (keys.is_empty() || keys.contains(&&*key));
+        // Lists in the order of signatures have a program verify them.
+        let known = HARMLESS.iter().any(fits_row) && key != "sort";
         let is_tree = || git.join(value).canonicalize().is_ok_and(|path| path == tree);
         let fits = known
             || (section == "core" && key == "fsmonitor" && value == "false")

@@ -68,13 +68,11 @@ pub(super) struct Targets {
 #[derive(Debug, Default)]
 struct Known {
     paths: HashMap<String, Kept>,
-    files: HashMap<Identity, Target>,
-}
-
-#[derive(Debug)]
-struct Target {
-    kept: Kept,
-    open: Option<OwnedFd>,
+    files: HashMap<Identity, Kept>,
+    /// Files that are held open.
+    open: Vec<(Identity, OwnedFd)>,
+    /// How many were not, because there were enough.
+    not_opened: usize,
 }
 
 impl Targets {
@@ -111,31 +109,55 @@ impl Targets {
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(super) fn kept_from_commands(&self) -> (Vec<Identity>, Vec<String>) {
         let Some(known) = self.read() else { return Default::default() };
-        let files = known.files.iter().filter(|(_, target)| target.kept == Kept::FromAll);
+        let files = known.files.iter().filter(|(_, kept)| **kept == Kept::FromAll);
         let paths = known.paths.iter().filter(|(_, kept)| **kept == Kept::FromAll);
         (files.map(|(identity, _)| *identity).collect(), paths.map(|(path, _)| path.clone()).collect())
     }
 
     fn add(&self, path: String, fd: OwnedFd, stat: &Stat, kept: Kept) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // One that is gone may not keep a number from another file.
-        known.files.retain(|_, target| {
-            target.open.as_ref().is_none_or(|fd| fstat(fd).is_ok_and(|stat| stat.st_nlink > 0))
-        });
-        let room = known.files.values().filter(|target| target.open.is_some()).count() < MOST_OPEN;
-        let widest = |old: Kept| if old == Kept::FromAll { old } else { kept };
-        let target = known
-            .files
-            .entry(Identity::of(stat))
-            .or_insert_with(|| Target { kept, open: room.then_some(fd) });
-        target.kept = widest(target.kept);
-        let old = known.paths.entry(path).or_insert(kept);
-        *old = widest(*old);
+        known.add(path, fd, Identity::of(stat), kept);
         drop(known);
         self.any.store(true, Ordering::Release);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             self.folders.store(true, Ordering::Release);
         }
+    }
+}
+
+impl Known {
+    fn add(&mut self, path: String, fd: OwnedFd, identity: Identity, kept: Kept) {
+        let is_kept = |old: Option<&Kept>| old.is_some_and(|old| *old == Kept::FromAll || *old == kept);
+        if is_kept(self.files.get(&identity)) && is_kept(self.paths.get(&path)) {
+            return;
+        }
+        // There may be many targets, so those that are open are looked at only now and then once there are enough.
+        if self.open.len() < MOST_OPEN || self.not_opened.is_multiple_of(MOST_OPEN) {
+            self.let_go();
+        }
+        if !self.files.contains_key(&identity) {
+            match self.open.len() < MOST_OPEN {
+                true => self.open.push((identity, fd)),
+                false => self.not_opened += 1,
+            }
+        }
+        for old in [self.files.entry(identity).or_insert(kept), self.paths.entry(path).or_insert(kept)] {
+            if *old != Kept::FromAll {
+                *old = kept;
+            }
+        }
+    }
+
+    /// Lets go of files that are gone: they may not keep a number from another file.
+    fn let_go(&mut self) {
+        let files = &mut self.files;
+        self.open.retain(|(identity, fd)| {
+            let is_there = fstat(fd).is_ok_and(|stat| stat.st_nlink > 0);
+            if !is_there {
+                files.remove(identity);
+            }
+            is_there
+        });
     }
 }
 
@@ -244,4 +266,59 @@ fn repository_of(git: &Path) -> Option<PathBuf> {
     }
     let path = bytes.strip_prefix(b"gitdir:")?.trim_ascii();
     git.parent()?.join(os_path(path)).canonicalize().ok().filter(|real| real.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(known: &mut Known, path: &Path, kept: Kept) -> Identity {
+        let fd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let identity = Identity::of(&fstat(&fd).unwrap());
+        known.add(path.to_string_lossy().into_owned(), fd, identity, kept);
+        identity
+    }
+
+    #[test]
+    fn gone_targets_are_let_go_and_few_stay_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut known = Known::default();
+        let note = |range: std::ops::Range<usize>, known: &mut Known| -> Vec<Identity> {
+            let one = |n| {
+                let path = folder.path().join(format!("{n}"));
+                fs::write(&path, "").unwrap();
+                add(known, &path, Kept::FromAll)
+            };
+            range.map(one).collect()
+        };
+        let first = note(0..100, &mut known);
+        (0..50).for_each(|n| fs::remove_file(folder.path().join(format!("{n}"))).unwrap());
+        note(100..101, &mut known);
+        assert!(first[..50].iter().all(|it| !known.files.contains_key(it)));
+        assert!(first[50..].iter().all(|it| known.files.contains_key(it)));
+        let more = note(101..1000, &mut known);
+        assert_eq!((known.files.len(), known.open.len()), (950, MOST_OPEN));
+        (50..100).for_each(|n| fs::remove_file(folder.path().join(format!("{n}"))).unwrap());
+        note(1000..1000 + 2 * MOST_OPEN, &mut known);
+        assert!(known.open.iter().all(|(_, fd)| fstat(fd).unwrap().st_nlink > 0));
+        assert!(more.iter().all(|it| known.files.contains_key(it)) && known.open.len() == MOST_OPEN);
+    }
+
+    #[test]
+    fn target_that_is_noted_again_stays_what_it_was_or_is_kept_from_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "").unwrap();
+        let mut known = Known::default();
+        for (kept, expected) in [
+            (Kept::FromFileTools, Kept::FromFileTools),
+            (Kept::FromFileTools, Kept::FromFileTools),
+            (Kept::FromAll, Kept::FromAll),
+            (Kept::FromFileTools, Kept::FromAll),
+        ] {
+            let identity = add(&mut known, &path, kept);
+            assert_eq!((known.files[&identity], known.open.len()), (expected, 1));
+            assert_eq!(known.paths[&*path.to_string_lossy()], expected);
+        }
+    }
 }

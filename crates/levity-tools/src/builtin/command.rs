@@ -81,7 +81,7 @@ impl RunCommand {
 
     /// What the command reads, if it needs no leave because it only reads.
     fn read_scope(&self, wish: &Wish) -> Option<ReadScope> {
-        self.policy.read_scope_in(wish.dir.as_deref().unwrap_or("."), wish.as_line())
+        self.policy.read_scope_in(wish.dir(), wish.as_line())
     }
 
     fn holds_reading(&self) -> bool {
@@ -98,7 +98,8 @@ impl RunCommand {
         // Nothing here depends on whether it was asked about: files may have changed since.
         let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
             Some(scope) => command.read_only(scope),
-            None => command,
+            // A program of the workspace may have the name of one that only reads.
+            None => command.take_from_system(self.policy.readers_in(wish.dir(), wish.as_line())),
         };
         match &wish.dir {
             Some(dir) => command.dir(dir),
@@ -117,7 +118,7 @@ impl Tool for RunCommand {
         let wish =
             Wish::read(&args).ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
         // Whether it is asked about was decided before; files have no say in what is denied.
-        if let Some(reason) = self.policy.denial_in(wish.dir.as_deref().unwrap_or("."), wish.as_line()) {
+        if let Some(reason) = self.policy.denial_in(wish.dir(), wish.as_line()) {
             return Err(ToolError::new(
                 ToolErrorKind::Denied,
                 format!("this command is not allowed: {reason}"),
@@ -154,6 +155,11 @@ struct Wish {
 }
 
 impl Wish {
+    /// The folder it begins in.
+    fn dir(&self) -> &str {
+        self.dir.as_deref().unwrap_or(".")
+    }
+
     fn as_line(&self) -> Line<'_> {
         match &self.argv {
             None => Line::Shell(&self.line),

@@ -86,6 +86,8 @@ fn what_is_no_schema_is_refused() {
         json!({"type": "nothing"}),
         json!({"properties": 5}),
         json!({"pattern": "("}),
+        json!({"pattern": "(".repeat(50_000) + &")".repeat(50_000)}),
+        json!({"patternProperties": {"(?:".repeat(50_000) + &")".repeat(50_000): true}}),
         json!({"$ref": "#/$defs/gone"}),
         json!("object"),
     ] {

@@ -279,6 +279,63 @@ async fn command_that_reads_files_is_asked_about_where_the_sandbox_cannot_hold_i
     }
 }
 
+/// Programs of the workspace, in a folder that is first in `PATH`.
+fn plant(folder: &TempDir, names: &[&str]) -> String {
+    use std::os::unix::fs::PermissionsExt;
+
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for name in names {
+        std::fs::write(bin.join(name), "#!/bin/sh\necho PLANTED\n").unwrap();
+        std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    format!("{}:bin:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+#[tokio::test]
+async fn program_that_only_reads_is_not_taken_from_the_workspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "own"];
+    let path = plant(&folder, &names);
+    for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
+        let make = || {
+            tool(&folder, |builder| {
+                without.iter().fold(builder, |builder, means| builder.without(means)).env("PATH", &path)
+            })
+        };
+        let run = async |tool: &RunCommand, args: Value| {
+            assert_eq!(tool.permit(&args), Permit::Allow, "without {without:?}: {args}");
+            tool.call(args, &ToolCx::detached()).await.unwrap().as_text().to_string()
+        };
+        let rules = || CommandPolicy::new().allow("touch").allow("cp").allow("own");
+        for line in [
+            "date",
+            "id",
+            "seq 3",
+            "timeout 5 date",
+            "env date",
+            "sh -c date",
+            "env cd",
+            "echo x | tail -1",
+            "git --version",
+        ] {
+            let text = run(&make(), json!({"command": line})).await;
+            assert!(!text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
+            let beside = format!("touch made; cp bin/own bin/nproc; nproc; {line}");
+            let text = run(&make().policy(rules()), json!({"command": beside})).await;
+            assert!(!text.contains("PLANTED"), "without {without:?}, `{beside}`: {text}");
+        }
+        let argv: Vec<_> = "5 env date".split(' ').collect();
+        let text = run(&make(), json!({"command": "timeout", "args": argv})).await;
+        assert!(!text.contains("PLANTED"), "without {without:?}: {text}");
+        // What a rule names is found where `PATH` says.
+        for line in ["own | tail -1", "timeout 5 own", "touch made && own", "sh -c own"] {
+            let text = run(&make().policy(rules()), json!({"command": line})).await;
+            assert!(text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn command_that_only_reads_runs_read_only_and_others_do_not() {
     let desk = Desk::new(|builder| builder);

@@ -25,6 +25,13 @@ const TERMINAL: (u64, u64) = (0x5400, 0x54FF);
 /// Requests to file systems that only ask: for the size of a block, for flags, for extents and for attributes.
 const ASKING: [u64; 4] = [0x0002, 0x8008_6601, 0xC020_660B, 0x801C_581F];
 
+/// The type of a request is its second byte. Those of Btrfs, which has snapshots and subvolumes.
+const BTRFS: u64 = 0x94;
+/// Of these, all file systems know the ones that share contents of two open files: FICLONE, FICLONERANGE and FIDEDUPERANGE.
+const SHARING: [u64; 3] = [0x4004_9409, 0x4020_940D, 0xC018_9436];
+/// Those of bcachefs, which has the same, and of OCFS2, which copies a file by its path.
+const OTHER_SNAPSHOTS: [u64; 2] = [0xBC, 0x6F];
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// The filters of a command; `None` where this machine is not known.
@@ -113,8 +120,12 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     // Characters typed into a terminal.
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
-    // A lease on a file makes everybody else wait who opens it.
-    when(&mut rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, libc::F_SETLEASE as u64)?;
+    snapshots(&mut rules)?;
+    // A lease on a file makes everybody else wait who opens it, and a delegation is one for folders, too.
+    const F_SETDELEG: i32 = 1040;
+    for command in [libc::F_SETLEASE, F_SETDELEG] {
+        when(&mut rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, command as u64)?;
+    }
     set_user_id(&mut rules)?;
     if means.landlock < 3 {
         // Before its third version Landlock lets a file be emptied by its path.
@@ -122,12 +133,24 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     }
     if !means.is_apart() {
         signals(&mut rules)?;
-        // These would be left behind.
-        for call in [libc::SYS_msgget, libc::SYS_semget, libc::SYS_mq_open] {
-            rules.insert(call, Vec::new());
-        }
+        rules.extend(calls(&OBJECTS));
     }
     Some(rules)
+}
+
+/// Denies requests for snapshots and the like. They show denied files under other names, past mounts and Landlock, and what is
+/// read-only in them cannot be removed.
+fn snapshots(rules: &mut Rules) -> Option<()> {
+    let of_type = |kind: u64| (SeccompCmpOp::MaskedEq(0xFF00), kind << 8);
+    let others = SHARING.map(|request| (SeccompCmpOp::Ne, request));
+    let condition = |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
+    let conditions = [of_type(BTRFS)].into_iter().chain(others).map(condition).collect::<Option<Vec<_>>>()?;
+    rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(conditions).ok()?);
+    for kind in OTHER_SNAPSHOTS {
+        let (op, value) = of_type(kind);
+        when(rules, libc::SYS_ioctl, 1, op, value)?;
+    }
+    Some(())
 }
 
 /// Denies files that run as their owner, whoever starts them: other users of the host would find them. The flags of
@@ -318,6 +341,23 @@ const MISSING: [c_long; 9] = [
     libc::SYS_vmsplice,
     // Its flags are behind a pointer, too.
     libc::SYS_openat2,
+];
+
+/// Calls for objects that belong to all of the user's processes where there is no namespace for them: new ones would be left
+/// behind, and those of others are reached by numbers that can be guessed.
+const OBJECTS: [c_long; 12] = [
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
 ];
 
 /// What is said to be done and is not: without a namespace of its own, a command stays in one process group, which

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::job::{Cover, CoverKind, Identity};
 use super::mounts::{Mounts, Trouble};
+use super::placeholders;
 use crate::Workspace;
 use crate::workspace::{MOVES, Tree};
 
@@ -62,7 +63,25 @@ pub(super) struct Found {
     /// Other paths of the workspace, outside of it, that must be hidden from a command.
     pub(super) elsewhere: Vec<Cover>,
     /// Files and folders outside the workspace that links with a denied name lead to.
-    pub(super) outside: Vec<PathBuf>,
+    pub(super) outside: BTreeSet<PathBuf>,
+}
+
+impl Found {
+    /// Refuses more mounts than a command may have.
+    pub(super) fn check(&self) -> io::Result<()> {
+        self.check_within(&BOUNDS)
+    }
+
+    fn check_within(&self, bounds: &Bounds) -> io::Result<()> {
+        let covers = self.covers.len() + self.elsewhere.len();
+        if covers > bounds.covers {
+            return Err(refused("the workspace has too many denied files to hide them one by one"));
+        }
+        match covers + self.guarded.len() * placeholders::MOST > bounds.covers {
+            true => Err(refused("the workspace has too many repositories to protect them one by one")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// How often links with denied names are followed anew, as long as there are more of them each time.
@@ -122,7 +141,7 @@ struct Scan<'a> {
     /// Folders called `.git`, and repositories that a `.git` leads to which is no folder.
     git_folders: Vec<Vec<u8>>,
     used_by_git: HashSet<Identity>,
-    outside: Vec<PathBuf>,
+    outside: BTreeSet<PathBuf>,
     /// A folder could not be searched into which a command may have put a denied file.
     is_partial: bool,
     /// Files with more than one name: how many of their names were found, and how many there are. Only filled where that is asked for.
@@ -182,7 +201,7 @@ impl<'a> Scan<'a> {
             covered_paths,
             git_folders: Vec::new(),
             used_by_git: HashSet::new(),
-            outside: Vec::new(),
+            outside: BTreeSet::new(),
             is_partial: false,
             names: None,
             counted: HashSet::new(),
@@ -309,7 +328,7 @@ impl<'a> Scan<'a> {
         if let (Ok(None), Ok(real)) = (&noted, link.canonicalize())
             && !real.starts_with(self.workspace.root())
         {
-            self.outside.push(real);
+            self.outside.insert(real);
         }
         let target = noted.unwrap_or_else(|_| {
             // It was moved meanwhile.
@@ -494,10 +513,7 @@ impl<'a> Scan<'a> {
     fn finish(mut self, mounts: &Mounts) -> Result<Found, Trouble> {
         let guarded = self.protect();
         let elsewhere = mounts.cover_views(&mut self.covers)?;
-        if self.covers.len() + elsewhere.len() > self.bounds.covers {
-            return Err(refused("the workspace has too many denied files to hide them one by one").into());
-        }
-        let mut covers = Vec::new();
+        let (bounds, mut covers) = (self.bounds, Vec::new());
         if self.workspace.denies_by_path() {
             // Where a rule looks at a path, a folder that is moved takes its files past the rule. So no folder with
             // something denied in it can be moved.
@@ -507,13 +523,18 @@ impl<'a> Scan<'a> {
                 let path = cover.path.as_bytes();
                 let ends = path.iter().enumerate().filter(|(at, byte)| *at > root && **byte == b'/');
                 above.extend(ends.map(|(end, _)| path[..end].to_vec()));
+                if above.len() > bounds.covers {
+                    break;
+                }
             }
             covers.extend(above.iter().filter_map(|path| pin(path)));
         }
         covers.extend(self.covers);
         let repositories = self.repositories.into_iter().filter(|it| it.is_whole).map(|it| it.path).collect();
         let (searched, outside) = (self.searched, self.outside);
-        Ok(Found { covers, searched, repositories, guarded, elsewhere, outside })
+        let found = Found { covers, searched, repositories, guarded, elsewhere, outside };
+        found.check_within(&bounds)?;
+        Ok(found)
     }
 }
 
@@ -733,6 +754,42 @@ mod tests {
             (CoverKind::Pinned, PathBuf::from("a/b")),
         ];
         assert_eq!(found(&workspace, BOUNDS), expected);
+    }
+
+    #[test]
+    fn scan_refuses_more_repositories_than_can_be_protected() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &[".git/HEAD", ".git/objects/x", ".git/refs/x"]);
+        for n in 0..9 {
+            let inside = ["HEAD", "objects/x", "refs/x"].map(|name| format!(".git/modules/{n}/{name}"));
+            put(folder.path(), &inside.each_ref().map(String::as_str));
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        // `.git` itself, and four files for each of ten repositories.
+        for (covers, allowed) in [(41, true), (40, false)] {
+            assert_eq!(search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(), allowed);
+        }
+    }
+
+    #[test]
+    fn scan_counts_folders_that_it_pins() {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), &["a/b/c/d/plan.txt"]);
+        let workspace = Workspace::builder(folder.path()).deny("a/b/c/d/plan.*").build().unwrap();
+        for (covers, allowed) in [(5, true), (4, false)] {
+            assert_eq!(search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(), allowed);
+        }
+    }
+
+    #[test]
+    fn scan_notes_target_outside_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for n in 0..3 {
+            std::os::unix::fs::symlink("/etc/passwd", folder.path().join(format!("{n}.key"))).unwrap();
+        }
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let outside: Vec<_> = search(&workspace).unwrap().outside.into_iter().collect();
+        assert_eq!(outside, [Path::new("/etc/passwd").canonicalize().unwrap()]);
     }
 
     #[test]

@@ -22,6 +22,9 @@ use crate::workspace::Tree;
 /// The folder that the file is in, in more words than anybody else would use.
 const ITSELF: &[u8] = b"./././.\n";
 
+/// How many are put into a repository at most.
+pub(super) const MOST: usize = 4;
+
 /// How long settings may be that are looked into.
 const MAX_CONFIG: usize = 64 << 10;
 

@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io;
@@ -31,7 +32,7 @@ use crate::command::error::{CommandError, SandboxError};
 use crate::command::finished::{Exit, Finished, Limit};
 use crate::command::launch::{self, Strings};
 use crate::command::limits::Limits;
-use crate::command::private::Private;
+use crate::command::private::{Private, RunFolder};
 use crate::command::report::Report;
 use crate::command::run::{Control, Order};
 use crate::policy::ReadScope;
@@ -107,7 +108,7 @@ impl System {
             // Nobody waits for it any more, so it does not begin.
             return Err(CommandError::Lost);
         }
-        let (output, listener) = (order.limits.output, order.listener.clone());
+        let listener = order.listener.clone();
         let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
         let mut ear = Ear::new(listener);
@@ -122,7 +123,9 @@ impl System {
             if self.means.hidden {
                 (covers, _placeholders) = self.covers(found, order.read_only.is_some());
             }
-            let (job, wires) = self.prepare(order, control, covers, reading.as_ref(), output)?;
+            // They are there until the command has ended.
+            let mut _links = None;
+            let (job, wires) = self.prepare(order, control, covers, reading.as_ref(), &mut _links)?;
             let (records, out, err) = perform(job, wires, &mut ear)?;
             // What was found has another place by now; nothing was run.
             let moved = Record::Failed(Step::Hide, Errno::STALE.raw_os_error());
@@ -141,6 +144,7 @@ impl System {
         let search = || match hide::search(&self.workspace) {
             Ok(mut found) => {
                 self.hide_outside(&mut found);
+                found.check().map_err(|source| setup(Step::Hide.name(), source))?;
                 Ok(found)
             }
             Err(Trouble::Io(source)) => Err(setup(Step::Hide.name(), source)),
@@ -162,18 +166,19 @@ impl System {
 
     /// Hides what links with a denied name lead to in places that were opened. Others are out of reach, or the system's own.
     fn hide_outside(&self, found: &mut Found) {
+        let covered: HashSet<CString> = found.elsewhere.iter().map(|it| it.path.clone()).collect();
         for target in &found.outside {
             let is_open = self.places.opened.iter().any(|place| target.starts_with(place) && target != place);
-            let is_own = target.starts_with(&self.private);
-            let is_covered =
-                found.elsewhere.iter().any(|it| target.as_os_str().as_bytes() == it.path.as_bytes());
+            if !is_open || target.starts_with(&self.private) {
+                continue;
+            }
             let (Ok(stat), Some(path)) = (rustix::fs::lstat(target), c_path(target)) else { continue };
             let kind = match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => CoverKind::Folder,
                 FileType::RegularFile => CoverKind::File,
                 _ => continue,
             };
-            if is_open && !is_own && !is_covered {
+            if !covered.contains(&path) {
                 found.elsewhere.push(Cover { kind, path, identity: Identity::of(&stat) });
             }
         }
@@ -211,20 +216,23 @@ impl System {
         control: Control,
         covers: Vec<Cover>,
         reading: Option<&Reading>,
-        output: usize,
+        links: &mut Option<RunFolder>,
     ) -> Result<(Job, Wires), CommandError> {
         let dir = self.directory(&order.dir)?;
         let mut environment = Cow::Borrowed(&order.environment);
         if let Some(reading) = reading {
             let home = self.private.join("empty");
             environment.to_mut().keep_to_reading(self.workspace.root(), &home, reading.temp.path());
+        } else if !order.from_system.is_empty() {
+            self.take_from_system(environment.to_mut(), &order.from_system, links)?;
         }
         let programs = programs(order, &environment)?;
         let argv = order.argv.iter().map(|arg| c_string(arg, "an argument")).collect::<Result<_, _>>()?;
         let lines = environment.lines();
         let envp = lines.map(|line| c_string(&line, "the environment")).collect::<Result<_, _>>()?;
         let (argv, envp) = (Strings::new(argv), Strings::new(envp));
-        let pipes = Pipes::new(order.stdin.clone(), output).map_err(|source| setup("a pipe", source))?;
+        let pipes =
+            Pipes::new(order.stdin.clone(), order.limits.output).map_err(|source| setup("a pipe", source))?;
         let descriptor = |source| setup("a descriptor", source);
         let mut job = self.job(control, pipes.child).map_err(descriptor)?;
         if let Some(reading) = reading {
@@ -233,6 +241,25 @@ impl System {
         job.limit(&order.limits);
         (job.covers, job.dir, job.programs, job.argv, job.envp) = (covers, dir, programs, argv, envp);
         Ok((job, pipes.host))
+    }
+
+    /// Has programs found outside of what commands can change, by links that they cannot change.
+    fn take_from_system(
+        &self,
+        environment: &mut Environment,
+        programs: &[String],
+        links: &mut Option<RunFolder>,
+    ) -> Result<(), CommandError> {
+        let mut places = vec![self.workspace.root()];
+        places.extend(self.places.writable.iter().map(PathBuf::as_path));
+        if places.iter().any(|place| self.private.starts_with(place)) {
+            // Links would be in reach of commands.
+            environment.leave_out_of_path(&places);
+            return Ok(());
+        }
+        let failed = |source| setup("links to programs", source);
+        let folder = links.insert(Private::run_folder(&self.private).map_err(failed)?);
+        environment.link_programs(programs, &places, folder.path()).map_err(failed)
     }
 
     /// A job without a command.

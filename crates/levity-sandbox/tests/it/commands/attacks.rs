@@ -638,6 +638,106 @@ async fn read_only_command_can_ask_file_systems_and_not_change_files() {
     }
 }
 
+/// Whether a call fails because a filter denies it, for each of a list of Perl expressions that make one. There is a file F.
+async fn denied(arena: &Arena, calls: &[String]) -> Option<Vec<bool>> {
+    std::fs::write(arena.work().join("file"), "text").unwrap();
+    let each = calls.iter().map(|call| format!("$! = 0; {call}; print $!{{EACCES}} ? 1 : 0;"));
+    let code =
+        format!("open(F,\"+<\",\"file\") or die; my $b = \"\\0\" x 4096; {}", each.collect::<String>());
+    let finished = arena.shell(&perl(&code)).await.unwrap();
+    if finished.exit == Exit::Code(127) {
+        println!("not tried: there is no Perl");
+        return None;
+    }
+    assert_eq!(finished.stdout.text.len(), calls.len(), "{finished:?}");
+    Some(finished.stdout.text.chars().map(|char| char == '1').collect())
+}
+
+/// Requests for snapshots, subvolumes and the like, which show files under new names, or cannot be removed: of Btrfs, bcachefs and
+/// OCFS2.
+const SNAPSHOTS: &[u32] = &[
+    0x5000_9401,
+    0x5000_9417,
+    0x5000_9418,
+    0x5000_940E,
+    0x5000_940F,
+    0x5000_943F,
+    0x4008_941A,
+    0xD000_9412,
+    0xC400_945D,
+    0x8000_94FF,
+    0x401C_BC10,
+    0x401C_BC11,
+    0x4018_6F04,
+];
+
+/// Requests that share the contents of two open files.
+const SHARING: &[u32] = &[0x4004_9409, 0x4020_940D, 0xC018_9436];
+
+#[tokio::test]
+async fn no_command_asks_file_systems_for_snapshots() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !holds(arena.sandbox.report(), Needs::Seccomp) {
+            continue;
+        }
+        for (requests, expected) in [(SNAPSHOTS, true), (SHARING, false)] {
+            let calls: Vec<_> = requests.iter().map(|request| format!("ioctl(F,{request},$b)")).collect();
+            let Some(denied) = denied(&arena, &calls).await else { return };
+            for (request, denied) in requests.iter().zip(denied) {
+                assert_eq!(denied, expected, "without {rung:?}, {request:#x}");
+            }
+        }
+    }
+}
+
+/// Calls for objects of System V, and for queues, that others have made. Numbers of objects can be guessed.
+const OBJECTS: &[(i64, &str)] = &[
+    (libc::SYS_shmat, "-1, 0, 0"),
+    (libc::SYS_shmctl, "-1, 2, $b"),
+    (libc::SYS_semop, "-1, $b, 1"),
+    (libc::SYS_semtimedop, "-1, $b, 1, 0"),
+    (libc::SYS_semctl, "-1, 0, 12, 0"),
+    (libc::SYS_semget, "0, 1, 0"),
+    (libc::SYS_msgsnd, "-1, $b, 1, 04000"),
+    (libc::SYS_msgrcv, "-1, $b, 1, 0, 04000"),
+    (libc::SYS_msgctl, "-1, 2, $b"),
+    (libc::SYS_msgget, "0, 0"),
+    (libc::SYS_mq_unlink, "$n"),
+    (libc::SYS_mq_open, "$n, 0, 0, 0"),
+];
+
+#[tokio::test]
+async fn command_reaches_objects_of_system_v_only_in_a_namespace_of_its_own() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !holds(arena.sandbox.report(), Needs::Seccomp) {
+            continue;
+        }
+        let call =
+            |(number, args): &(i64, &str)| format!("my $n = \"levity-none\"; syscall({number}, {args})");
+        let calls: Vec<_> = OBJECTS.iter().map(call).collect();
+        let Some(denied) = denied(&arena, &calls).await else { return };
+        for ((number, _), denied) in OBJECTS.iter().zip(denied) {
+            assert_eq!(denied, rung.contains(&"namespaces"), "without {rung:?}, call {number}");
+        }
+    }
+}
+
+/// Leases and delegations make others wait who open a file or a folder.
+#[tokio::test]
+async fn no_command_takes_a_lease() {
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        if !holds(arena.sandbox.report(), Needs::Seccomp) {
+            continue;
+        }
+        let calls = [1024, 1040].map(|command| format!("fcntl(F,{command},$b)"));
+        let Some(denied) = denied(&arena, &calls).await else { return };
+        assert_eq!(denied, [true, true], "without {rung:?}");
+    }
+}
+
 #[tokio::test]
 async fn read_only_command_sees_no_sockets_of_the_host() {
     for rung in RUNGS {

@@ -235,3 +235,33 @@ async fn command_has_no_capabilities_but_those_of_root_over_files() {
         assert_eq!(value("NoNewPrivs:"), 1);
     }
 }
+
+#[tokio::test]
+async fn programs_are_taken_from_the_system_by_their_names_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    for rung in RUNGS {
+        let arena = Arena::new(rung, |builder| builder);
+        let bin = arena.work().join("bin");
+        fs::create_dir(&bin).unwrap();
+        for name in ["date", "own", "missing"] {
+            fs::write(bin.join(name), "#!/bin/sh\necho planted $0\n").unwrap();
+            fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:bin:/usr/bin:/bin", bin.display());
+        let run = async |line: &str| {
+            let command = arena.sandbox.shell(line).env("PATH", &path);
+            let names = ["date", "missing", "date", "", ".", "..", "../made", "/made", "a/b"];
+            let finished = command.take_from_system(names).take_from_system(["date"]).run().await.unwrap();
+            (finished.is_success(), finished.stdout.text)
+        };
+        let (done, text) = run("date +x%%").await;
+        assert_eq!((done, text.as_str()), (true, "x%\n"), "without {rung:?}");
+        assert_eq!(run("missing").await, (false, String::new()), "without {rung:?}");
+        assert!(run("own").await.1.contains("planted"), "without {rung:?}");
+        if arena.sandbox.report().files.holds {
+            let line = "ln -sf $PWD/bin/own $(dirname $(command -v date))/date; date +x";
+            assert_eq!(run(line).await.1, "x\n", "without {rung:?}");
+        }
+    }
+}

@@ -7,6 +7,8 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use levity_sandbox::{Dir, Entry, Kind};
 
+use super::walk::is_heavy;
+
 /// The longest file of rules, in bytes, and all of them in one walk: a matcher is built of them before anything is listed.
 /// Rules beyond these are left out.
 const MAX_RULES: u64 = 64 << 10;
@@ -52,7 +54,7 @@ impl Ignored {
         Self { layer: Some(Arc::new(layer)), left: self.left.clone() }
     }
 
-    /// The rules of a file; lines that do not parse are left out, as git does.
+    /// The rules of a file; lines that do not parse are left out, as git does, and those that are too heavy.
     fn read(&self, dir: &Dir, name: &str) -> Option<Gitignore> {
         let most = self.left.load(Ordering::Relaxed).min(MAX_RULES);
         let bytes = dir.file(name).ok()?.read_to(most).ok()?.bytes;
@@ -65,7 +67,7 @@ impl Ignored {
         let whole = if read < most { bytes.len() } else { bytes.iter().rposition(|byte| *byte == b'\n')? };
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let mut rules = GitignoreBuilder::new("");
-        for line in text.trim_start_matches('\u{feff}').lines() {
+        for line in text.trim_start_matches('\u{feff}').lines().filter(|line| !is_heavy(line)) {
             let _ = rules.add_line(None, line);
         }
         rules.build().ok().filter(|rules| !rules.is_empty())

@@ -1,5 +1,7 @@
 //! Help for a model whose text is not in the file.
 
+use std::collections::HashMap;
+
 use super::shown;
 
 /// How many lines are compared, and how much of each.
@@ -48,22 +50,22 @@ fn quote(lines: &[&str]) -> String {
 fn other_space(lines: &[&str], old: &str) -> Option<(usize, usize)> {
     let plain = |line: &str| line.split_whitespace().collect::<String>();
     let wanted: Vec<String> = old.trim().lines().map(plain).collect();
-    let (first, count) = (wanted.first().filter(|line| !line.is_empty())?, wanted.len());
-    if count > lines.len() {
+    let first = wanted.first().filter(|line| !line.is_empty())?;
+    if wanted.len() == 1 {
+        return lines.iter().position(|line| plain(line).contains(first.as_str())).map(|at| (at, 1));
+    }
+    if wanted.len() > lines.len() {
         return None;
     }
-    let is_here = |at: &usize| {
-        let here = &lines[*at..at + count];
-        // Most places are ruled out by their first line.
-        match count {
-            1 => plain(here[0]).contains(first.as_str()),
-            _ => {
-                plain(here[0]) == *first
-                    && here.iter().zip(&wanted).skip(1).all(|(line, wanted)| plain(line) == *wanted)
-            }
-        }
+    // Equal lines get equal numbers: a long `old` is compared with many places.
+    let mut numbers = HashMap::new();
+    let mut number = |line: String| {
+        let next = numbers.len();
+        *numbers.entry(line).or_insert(next)
     };
-    (0..=lines.len() - count).find(is_here).map(|at| (at, count))
+    let wanted: Vec<usize> = wanted.into_iter().map(&mut number).collect();
+    let here: Vec<usize> = lines.iter().map(|line| number(plain(line))).collect();
+    here.windows(wanted.len()).position(|place| place == wanted).map(|at| (at, wanted.len()))
 }
 
 /// The line most like the longest line of `old`, if it is like it at all.
@@ -98,6 +100,15 @@ mod tests {
             "let  total = add(1,2);",
             "it is there with other white space, in line 2; give it exactly as it is:\n    let total = add(1, 2);",
         );
+    }
+
+    #[test]
+    fn long_text_is_found_among_many_lines_that_are_alike() {
+        let file = "  same\n".repeat(15_000) + "last\nend\n";
+        let found = |old: &str| help(file.as_bytes(), old);
+        assert!(found(&("same\n".repeat(9000) + "other")).starts_with("read the file again"));
+        let text = found(&("same\n".repeat(9000) + "la st\nend"));
+        assert!(text.starts_with("it is there with other white space, in lines 6001-15002;"), "{text}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Glob {
     pub(super) fn new(glob: &str, base: &str) -> Result<Self, ToolError> {
         let (text, negated) = glob.strip_prefix('!').map_or((glob, false), |text| (text, true));
         let text = text.trim_start_matches("./").trim_start_matches('/');
-        if text.len() > MAX_GLOB || depth(text) > MAX_NEST {
+        if is_heavy(text) {
             let text = "the glob is too long or nested too deeply; try one like `*.rs` or `src/**/*.ts`";
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
         }
@@ -127,15 +127,24 @@ impl Glob {
     }
 }
 
-/// How deep braces of a glob are nested.
+/// Returns whether a glob is too long, or its braces are nested so deep that a parser may run out of stack.
+pub(super) fn is_heavy(glob: &str) -> bool {
+    glob.len() > MAX_GLOB || depth(glob) > MAX_NEST
+}
+
+/// How deep braces of a glob are nested, at most: a brace behind a backslash or in brackets closes nothing.
 fn depth(glob: &str) -> usize {
     let (mut open, mut deepest) = (0_usize, 0);
+    let (mut escaped, mut brackets) = (false, false);
     for char in glob.chars() {
         match char {
             '{' => open += 1,
-            '}' => open = open.saturating_sub(1),
+            '}' if !escaped && !brackets => open = open.saturating_sub(1),
+            // Where they end is for the parser to say.
+            '[' => brackets = true,
             _ => {}
         }
+        escaped = char == '\\' && !escaped;
         deepest = deepest.max(open);
     }
     deepest

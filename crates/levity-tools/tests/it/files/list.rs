@@ -116,6 +116,24 @@ async fn rules_beyond_the_limit_of_a_file_or_a_walk_are_left_out() {
     assert_eq!(found, "d8/first first", "the ninth file of rules is beyond the limit of a walk");
 }
 
+/// A file of rules from elsewhere must not end the host.
+#[tokio::test]
+async fn heavy_rules_are_left_out_and_others_hold() {
+    let nested = |open: &str, close: &str| open.repeat(10_000) + "a" + &close.repeat(10_000);
+    let desk = Desk::holding(&[("first", "x"), ("last", "x"), ("a", "x")]);
+    for heavy in
+        [nested("{", "}"), nested("{a,", "}"), nested("{\\}", "}"), nested("{[}]", "}"), "?".repeat(60_000)]
+    {
+        for name in [".gitignore", ".ignore"] {
+            desk.put(name, format!("first\n{heavy}\nlast\n"));
+            assert_eq!(list(&desk, json!({"recursive": true})).await, "a");
+            let found = desk.text("search_files", json!({"pattern": "x"})).await;
+            assert!(found.contains("[1 match, in 1 file]"), "{found}");
+            desk.put(name, "");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_list_is_bounded_and_always_the_same() {
     let desk = Desk::new();
@@ -145,7 +163,14 @@ async fn a_deep_tree_and_odd_names_do_no_harm() {
 #[tokio::test]
 async fn glob_that_is_too_heavy_is_refused() {
     let desk = Desk::holding(&[("a.rs", "")]);
-    for glob in ["{".repeat(300) + "a" + &"}".repeat(300), "?".repeat(2_000_000), "{a,".repeat(20) + "b"] {
+    for glob in [
+        "{".repeat(300) + "a" + &"}".repeat(300),
+        "?".repeat(2_000_000),
+        "{a,".repeat(20) + "b",
+        "{\\}".repeat(20) + &"}".repeat(20),
+        "{[}]".repeat(20) + &"}".repeat(20),
+        "{[]}]".repeat(20) + &"}".repeat(20),
+    ] {
         for (tool, args) in
             [("list_files", json!({"glob": glob})), ("search_files", json!({"glob": glob, "pattern": "x"}))]
         {
