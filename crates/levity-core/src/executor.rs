@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -131,23 +132,52 @@ impl Prepared {
     }
 }
 
-/// Whether an effect may be performed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
+/// Whether something may be done: an effect, a call of a tool, a command.
+///
+/// ```
+/// # use levity_core::Permit;
+/// let both = Permit::ask("it writes").and(Permit::deny("nothing leaves this machine"));
+/// assert_eq!(both, Permit::deny("nothing leaves this machine"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Permit {
     /// It may.
     #[default]
     Allow,
-    /// Somebody must be asked first.
+    /// A person must be asked first.
     Ask {
-        /// Why.
+        /// Why, for the person.
         reason: String,
     },
     /// It may not.
     Deny {
-        /// Why not.
+        /// Why not, for the model.
         reason: String,
     },
+}
+
+impl Permit {
+    /// It may be done if a person says so; the reason is for the person.
+    pub fn ask(reason: impl Into<String>) -> Self {
+        Self::Ask { reason: reason.into() }
+    }
+
+    /// It may not be done; the reason is for the model.
+    pub fn deny(reason: impl Into<String>) -> Self {
+        Self::Deny { reason: reason.into() }
+    }
+
+    /// The stricter of two; of equals, the first.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let rank = |permit: &Self| match permit {
+            Self::Allow => 0,
+            Self::Ask { .. } => 1,
+            Self::Deny { .. } => 2,
+        };
+        if rank(&other) > rank(&self) { other } else { self }
+    }
 }
 
 /// What an executor is told about the effect it performs.

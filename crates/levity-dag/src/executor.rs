@@ -15,7 +15,7 @@ use levity_core::{
 };
 use levity_loop::__private::Guards;
 use levity_loop::Agent;
-use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
+use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
@@ -160,23 +160,18 @@ impl TeamExecutor {
         if run.call.name == PLAN && self.planner.is_some() {
             return Prepared::new(EffectClass::ReadOnly);
         }
-        let permit = match self.verdict(&run.call) {
-            Verdict::Allow => Permit::Allow,
-            Verdict::Ask { reason } => Permit::Ask { reason },
-            Verdict::Deny { reason } => Permit::Deny { reason },
-        };
         // The plan says what comes after what, so no call need run alone.
-        Prepared::new(self.tools.class(&run.call.name)).permit(permit)
+        Prepared::new(self.tools.class(&run.call.name)).permit(self.permit(&run.call))
     }
 
     /// What policy says of a call, by the arguments that the tool is given.
-    fn verdict(&self, call: &ToolCall) -> Verdict {
+    fn permit(&self, call: &ToolCall) -> Permit {
         if call.args.get(TIMEOUT).is_none() {
-            return self.tools.verdict(call);
+            return self.tools.permit(call);
         }
         let mut call = call.clone();
         take_timeout(&mut call.args);
-        self.tools.verdict(&call)
+        self.tools.permit(&call)
     }
 
     /// The agent that wrote the code of a run, if code can call its tools.

@@ -15,7 +15,7 @@ use levity_core::{
     ToolSpec, World, Worst, estimate_tokens,
 };
 use levity_memory::Conversations;
-use levity_tools::{CallCx, Dispatched, Dispatcher, Verdict};
+use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde_json::Value;
 
 use crate::agent::Agent;
@@ -269,11 +269,7 @@ impl AgentExecutor {
     }
 
     fn permit(&self, call: &ToolCall) -> Permit {
-        match self.tools.verdict(call) {
-            Verdict::Allow => Permit::Allow,
-            Verdict::Ask { reason } => Permit::Ask { reason },
-            Verdict::Deny { reason } => Permit::Deny { reason },
-        }
+        self.tools.permit(call)
     }
 
     /// A child that a person has allowed, and may have told something else.

@@ -1,7 +1,7 @@
 //! Files, commands and addresses that a model may touch, and no others.
 //!
 //! ```
-//! use levity_sandbox::{CommandPolicy, Line, PathError, Ruling, Workspace};
+//! use levity_sandbox::{CommandPolicy, Line, PathError, Permit, Workspace};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
@@ -12,8 +12,8 @@
 //! assert!(matches!(workspace.read(".env", 1024), Err(PathError::Denied { .. })));
 //!
 //! let policy = CommandPolicy::new();
-//! assert_eq!(policy.judge(Line::Shell("grep -n two notes.txt | head")), Ruling::Allow);
-//! assert_ne!(policy.judge(Line::Shell("grep two notes.txt > found")), Ruling::Allow);
+//! assert_eq!(policy.judge(Line::Shell("grep -n two notes.txt | head")), Permit::Allow);
+//! assert_ne!(policy.judge(Line::Shell("grep two notes.txt > found")), Permit::Allow);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -43,12 +43,13 @@ pub use command::{
     Captured, Command, CommandError, Exit, Finished, Guard, How, Level, Limit, Network, Report, Sandbox,
     SandboxBuilder, SandboxError, Stream,
 };
+pub use levity_core::Permit;
 #[cfg(feature = "net")]
 pub use net::{
     AddressError, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard, NetGuardBuilder, Reply,
     Resolver, Resolving, SystemResolver,
 };
-pub use policy::{CommandPolicy, Line, ReadScope, Ruling};
+pub use policy::{CommandPolicy, Line, ReadScope};
 pub use workspace::{
     Change, ChangeKind, Dir, Entry, Excerpt, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
     WorkspaceBuilder, WriteOptions, Written,

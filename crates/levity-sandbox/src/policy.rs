@@ -1,6 +1,7 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
+use levity_core::Permit;
 use serde::{Deserialize, Serialize};
 
 mod git;
@@ -26,14 +27,14 @@ use crate::workspace::Workspace;
 /// denies wins, and else the first.
 ///
 /// ```
-/// use levity_sandbox::{CommandPolicy, Line, Ruling};
+/// use levity_sandbox::{CommandPolicy, Line, Permit};
 ///
 /// let policy = CommandPolicy::new().allow("cargo test").deny("git push", "nothing leaves this machine");
-/// assert_eq!(policy.judge(Line::Shell("ls -l src | head -3")), Ruling::Allow);
-/// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet")), Ruling::Allow);
-/// assert_eq!(policy.judge(Line::Shell("rm notes.txt")), Ruling::ask("`rm` may change something"));
+/// assert_eq!(policy.judge(Line::Shell("ls -l src | head -3")), Permit::Allow);
+/// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet")), Permit::Allow);
+/// assert_eq!(policy.judge(Line::Shell("rm notes.txt")), Permit::ask("`rm` may change something"));
 /// let push = policy.judge(Line::Shell("cargo test && sh -c 'git push'"));
-/// assert_eq!(push, Ruling::deny("nothing leaves this machine"));
+/// assert_eq!(push, Permit::deny("nothing leaves this machine"));
 /// ```
 ///
 /// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit. Of git, which
@@ -43,7 +44,7 @@ use crate::workspace::Workspace;
 pub struct CommandPolicy {
     rules: Vec<CommandRule>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    otherwise: Option<Ruling>,
+    otherwise: Option<Permit>,
     #[serde(skip)]
     workspace: Option<Workspace>,
 }
@@ -52,7 +53,7 @@ pub struct CommandPolicy {
 #[serde(deny_unknown_fields)]
 struct CommandRule {
     command: Pattern,
-    ruling: Ruling,
+    ruling: Permit,
 }
 
 /// A command as a model wrote it.
@@ -76,47 +77,6 @@ pub enum ReadScope {
     Repository,
 }
 
-/// What a [`CommandPolicy`] says of a command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Ruling {
-    /// It may run.
-    Allow,
-    /// It may run if a person says so.
-    Ask {
-        /// Why, for the person.
-        reason: String,
-    },
-    /// It may not run.
-    Deny {
-        /// Why not, for the model.
-        reason: String,
-    },
-}
-
-impl Ruling {
-    /// It may run if a person says so.
-    pub fn ask(reason: impl Into<String>) -> Self {
-        Self::Ask { reason: reason.into() }
-    }
-
-    /// It may not run.
-    pub fn deny(reason: impl Into<String>) -> Self {
-        Self::Deny { reason: reason.into() }
-    }
-
-    /// The stricter of two; of equals, the first.
-    fn and(self, other: Self) -> Self {
-        let rank = |ruling: &Self| match ruling {
-            Self::Allow => 0,
-            Self::Ask { .. } => 1,
-            Self::Deny { .. } => 2,
-        };
-        if rank(&other) > rank(&self) { other } else { self }
-    }
-}
-
 impl CommandPolicy {
     /// What only reads is allowed, the rest is asked about.
     pub fn new() -> Self {
@@ -125,36 +85,36 @@ impl CommandPolicy {
 
     /// Everything is allowed that no rule forbids.
     pub fn allow_all() -> Self {
-        Self { otherwise: Some(Ruling::Allow), ..Self::default() }
+        Self { otherwise: Some(Permit::Allow), ..Self::default() }
     }
 
     /// Everything is asked about that no rule allows.
     pub fn ask_all() -> Self {
-        Self { otherwise: Some(Ruling::ask("every command is asked about")), ..Self::default() }
+        Self { otherwise: Some(Permit::ask("every command is asked about")), ..Self::default() }
     }
 
     /// Nothing is allowed but what rules allow.
     pub fn deny_all() -> Self {
         let reason = "only commands that are named in the policy may run";
-        Self { otherwise: Some(Ruling::deny(reason)), ..Self::default() }
+        Self { otherwise: Some(Permit::deny(reason)), ..Self::default() }
     }
 
     /// Allows commands that begin with these words.
     #[must_use]
     pub fn allow(self, command: &str) -> Self {
-        self.rule(command, Ruling::Allow)
+        self.rule(command, Permit::Allow)
     }
 
     /// Has a person asked about commands that begin with these words.
     #[must_use]
     pub fn ask(self, command: &str, reason: impl Into<String>) -> Self {
-        self.rule(command, Ruling::ask(reason))
+        self.rule(command, Permit::ask(reason))
     }
 
     /// Forbids commands that begin with these words.
     #[must_use]
     pub fn deny(self, command: &str, reason: impl Into<String>) -> Self {
-        self.rule(command, Ruling::deny(reason))
+        self.rule(command, Permit::deny(reason))
     }
 
     /// Has a person asked about commands that name a file which this workspace denies, though they only read, and about
@@ -172,12 +132,12 @@ impl CommandPolicy {
     }
 
     /// Decides on a command. One that is allowed and has a [`read_scope`](Self::read_scope) must run read-only.
-    pub fn judge(&self, line: Line<'_>) -> Ruling {
+    pub fn judge(&self, line: Line<'_>) -> Permit {
         self.judge_at(".", line)
     }
 
     /// Decides on a command that begins in a folder of the working directory.
-    pub fn judge_in(&self, dir: &str, line: Line<'_>) -> Ruling {
+    pub fn judge_in(&self, dir: &str, line: Line<'_>) -> Permit {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
 
@@ -191,7 +151,7 @@ impl CommandPolicy {
     pub fn read_scope_in(&self, dir: &str, line: Line<'_>) -> Option<ReadScope> {
         let mut scene = Scene::new(dir, false);
         let ruling = self.judge_folder(dir).and(self.judge_scene(line, &mut scene));
-        if ruling == Ruling::Allow { scene.scope() } else { None }
+        if ruling == Permit::Allow { scene.scope() } else { None }
     }
 
     /// The programs of a command, which begins in a folder, that no rule names and that only read, or run another program. They
@@ -207,27 +167,27 @@ impl CommandPolicy {
     /// [`read_scope`](Self::read_scope), it looks at no file.
     pub fn denial_in(&self, dir: &str, line: Line<'_>) -> Option<String> {
         match self.judge_folder(dir).and(self.judge_scene(line, &mut Scene::new(dir, false))) {
-            Ruling::Deny { reason } => Some(reason),
+            Permit::Deny { reason } => Some(reason),
             _ => None,
         }
     }
 
-    fn judge_at(&self, dir: &str, line: Line<'_>) -> Ruling {
+    fn judge_at(&self, dir: &str, line: Line<'_>) -> Permit {
         self.judge_scene(line, &mut Scene::new(dir, true))
     }
 
-    fn judge_scene(&self, line: Line<'_>, scene: &mut Scene) -> Ruling {
+    fn judge_scene(&self, line: Line<'_>, scene: &mut Scene) -> Permit {
         let ruling = match line {
             Line::Argv(words) => self.judge_words(words, scene),
             Line::Shell(line) => self.judge_line(line, 0, scene),
         };
         match scene.conflict() {
-            Some(reason) => ruling.and(Ruling::ask(reason)),
+            Some(reason) => ruling.and(Permit::ask(reason)),
             None => ruling,
         }
     }
 
-    fn rule(mut self, command: &str, ruling: Ruling) -> Self {
+    fn rule(mut self, command: &str, ruling: Permit) -> Self {
         self.rules.push(CommandRule { command: Pattern::new(command), ruling });
         self
     }

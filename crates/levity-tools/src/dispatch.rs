@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Content, EffectClass, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
-    ToolSpec, Values, World,
+    Content, EffectClass, Permit, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolResult, ToolSpec, Values, World,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::dispatch::backoff::Backoff;
 use crate::entry::Entry;
-use crate::policy::{Policy, Verdict};
+use crate::policy::Policy;
 use crate::registry::Registry;
 use crate::schema::Corrected;
 use crate::text::Short;
@@ -115,12 +115,12 @@ impl Dispatcher {
 
     /// What policy says of a call, before anything is done about it. A call that could not be made anyway
     /// is allowed: [`dispatch`](Self::dispatch) says what is wrong with it.
-    pub fn verdict(&self, call: &ToolCall) -> Verdict {
+    pub fn permit(&self, call: &ToolCall) -> Permit {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
-        let Some(entry) = entry else { return Verdict::Allow };
+        let Some(entry) = entry else { return Permit::Allow };
         match self.corrected(&entry, call) {
             Ok((args, _)) => self.judge(&entry, &args),
-            Err(_) => Verdict::Allow,
+            Err(_) => Permit::Allow,
         }
     }
 
@@ -153,7 +153,7 @@ impl Dispatcher {
         if cx.again {
             Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;
         }
-        self.permit(&entry, &args, approved)?;
+        self.admit(&entry, &args, approved)?;
         let output = self.run(&entry, call, &args, cx).await?;
         self.check(&entry, &output)?;
         Ok(match note {
@@ -181,24 +181,24 @@ impl Dispatcher {
         ToolError::new(ToolErrorKind::NotFound, text)
     }
 
-    fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Verdict {
+    fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Permit {
         // A rule may have a closure of the user's, and it looks at what a model wrote.
         let judge = AssertUnwindSafe(|| match self.0.policy.ruled(&entry.spec, args) {
             Some(verdict) => verdict.clone(),
-            None => match entry.tool.permit(args).into() {
-                Verdict::Allow => self.0.policy.judge(&entry.spec, args),
+            None => match entry.tool.permit(args) {
+                Permit::Allow => self.0.policy.judge(&entry.spec, args),
                 verdict => verdict,
             },
         });
-        catch_unwind(judge).unwrap_or_else(|_| Verdict::deny("the policy panicked on this call"))
+        catch_unwind(judge).unwrap_or_else(|_| Permit::deny("the policy panicked on this call"))
     }
 
-    fn permit(&self, entry: &Arc<Entry>, args: &Value, approved: bool) -> Result<(), Stop> {
+    fn admit(&self, entry: &Arc<Entry>, args: &Value, approved: bool) -> Result<(), Stop> {
         match self.judge(entry, args) {
-            Verdict::Allow => Ok(()),
-            Verdict::Ask { .. } if approved => Ok(()),
-            Verdict::Ask { reason } => Err(Stop::Ask(reason)),
-            Verdict::Deny { reason } => {
+            Permit::Allow => Ok(()),
+            Permit::Ask { .. } if approved => Ok(()),
+            Permit::Ask { reason } => Err(Stop::Ask(reason)),
+            Permit::Deny { reason } => {
                 let text = format!("this call is not allowed: {reason}");
                 Err(Stop::Failed(ToolError::new(ToolErrorKind::Denied, text)))
             }

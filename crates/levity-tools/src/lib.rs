@@ -92,6 +92,6 @@ pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFi
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, Side};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};
-pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder, Verdict};
+pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder};
 pub use registry::{Cost, Problem, Registry, RegistryBuilder};
 pub use schema::{Arguments, Schema, SchemaError};

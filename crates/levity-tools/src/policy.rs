@@ -14,7 +14,8 @@ mod rule;
 ///
 /// ```
 /// use levity_core::{Hints, ToolSpec};
-/// use levity_tools::{ArgMatch, Policy, Rule, Verdict};
+/// use levity_core::Permit;
+/// use levity_tools::{ArgMatch, Policy, Rule};
 /// use serde_json::json;
 ///
 /// let policy = Policy::new()
@@ -22,8 +23,8 @@ mod rule;
 ///     .rule(Rule::tool("write_*").ask("it writes"));
 ///
 /// let write = ToolSpec::new("write_file", "Writes a file.");
-/// assert_eq!(policy.judge(&write, &json!({"path": "/etc/hosts"})), Verdict::deny("`/etc` is not yours"));
-/// assert_eq!(policy.judge(&write, &json!({"path": "a.txt"})), Verdict::ask("it writes"));
+/// assert_eq!(policy.judge(&write, &json!({"path": "/etc/hosts"})), Permit::deny("`/etc` is not yours"));
+/// assert_eq!(policy.judge(&write, &json!({"path": "a.txt"})), Permit::ask("it writes"));
 ///
 /// let from_file: Policy = serde_json::from_value(json!({"rules": [
 ///     {"tool": "write_*", "args": [{"at": "/path", "is": {"glob": "/etc/*"}}],
@@ -38,7 +39,7 @@ mod rule;
 pub struct Policy {
     rules: Vec<Rule>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    otherwise: Option<Verdict>,
+    otherwise: Option<Permit>,
 }
 
 impl Policy {
@@ -49,12 +50,12 @@ impl Policy {
 
     /// Everything is allowed.
     pub fn allow_all() -> Self {
-        Self::new().otherwise(Verdict::Allow)
+        Self::new().otherwise(Permit::Allow)
     }
 
     /// Everything is asked about.
     pub fn ask_all() -> Self {
-        Self::new().otherwise(Verdict::ask("every call is asked about"))
+        Self::new().otherwise(Permit::ask("every call is asked about"))
     }
 
     /// Adds a rule behind those that are there.
@@ -66,65 +67,24 @@ impl Policy {
 
     /// Says what holds when no rule matches, in place of asking about what may destroy something.
     #[must_use]
-    pub fn otherwise(mut self, verdict: Verdict) -> Self {
+    pub fn otherwise(mut self, verdict: Permit) -> Self {
         self.otherwise = Some(verdict);
         self
     }
 
     /// Decides on a call.
-    pub fn judge(&self, spec: &ToolSpec, args: &Value) -> Verdict {
+    pub fn judge(&self, spec: &ToolSpec, args: &Value) -> Permit {
         match self.ruled(spec, args) {
             Some(verdict) => verdict.clone(),
-            None if spec.hints.destructive => Verdict::ask("it may destroy something"),
-            None => Verdict::Allow,
+            None if spec.hints.destructive => Permit::ask("it may destroy something"),
+            None => Permit::Allow,
         }
     }
 
     /// What the first rule that matches says, or what holds otherwise, where that was said.
-    pub(crate) fn ruled(&self, spec: &ToolSpec, args: &Value) -> Option<&Verdict> {
+    pub(crate) fn ruled(&self, spec: &ToolSpec, args: &Value) -> Option<&Permit> {
         let first = self.rules.iter().find(|rule| rule.matches(spec, args));
         first.map(Rule::verdict).or(self.otherwise.as_ref())
-    }
-}
-
-/// What a policy says of a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It may run.
-    Allow,
-    /// It may run if a person says so.
-    Ask {
-        /// Why, for the person.
-        reason: String,
-    },
-    /// It may not run.
-    Deny {
-        /// Why not, for the model.
-        reason: String,
-    },
-}
-
-impl From<Permit> for Verdict {
-    fn from(permit: Permit) -> Self {
-        match permit {
-            Permit::Allow => Self::Allow,
-            Permit::Ask { reason } => Self::Ask { reason },
-            Permit::Deny { reason } => Self::Deny { reason },
-            _ => Self::deny("the tool gave a permit of an unknown kind"),
-        }
-    }
-}
-
-impl Verdict {
-    /// It may run if a person says so; the reason is for the person.
-    pub fn ask(reason: impl Into<String>) -> Self {
-        Self::Ask { reason: reason.into() }
-    }
-
-    /// It may not run; the reason is for the model.
-    pub fn deny(reason: impl Into<String>) -> Self {
-        Self::Deny { reason: reason.into() }
     }
 }
 

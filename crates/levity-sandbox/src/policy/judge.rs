@@ -6,7 +6,7 @@ use super::git::{Git, Shows};
 use super::read_only::{Reach, may_read_named_by_file, only_reads, reach, reads_named_by_file};
 use super::repository::Inspected;
 use super::shell::{self, Simple, Word};
-use super::{CommandPolicy, ReadScope, Ruling};
+use super::{CommandPolicy, Permit, ReadScope};
 
 /// How deep shells and wrappers may be nested.
 const MAX_DEPTH: usize = 8;
@@ -107,18 +107,18 @@ pub(super) fn join(folder: &str, name: &str) -> String {
 
 impl CommandPolicy {
     /// What is said of the folder that a command begins in.
-    pub(super) fn judge_folder(&self, dir: &str) -> Ruling {
+    pub(super) fn judge_folder(&self, dir: &str) -> Permit {
         let is_denied = self.workspace.as_ref().is_some_and(|space| dir != "." && space.denies(dir));
         match leaves(&Word::literal(dir)) || is_denied {
             true => self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart"),
-            false => Ruling::Allow,
+            false => Permit::Allow,
         }
     }
 
-    pub(super) fn judge_words(&self, words: &[String], scene: &mut Scene) -> Ruling {
+    pub(super) fn judge_words(&self, words: &[String], scene: &mut Scene) -> Permit {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
-            return Ruling::deny("there is no program in it; name one");
+            return Permit::deny("there is no program in it; name one");
         }
         if words.iter().map(|word| word.text.len()).sum::<usize>() > shell::MAX_LINE {
             return self.unclear(shell::TOO_LONG, scene);
@@ -126,33 +126,33 @@ impl CommandPolicy {
         self.judge_simple(&Simple { words, ..Simple::default() }, 0, scene)
     }
 
-    pub(super) fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Ruling {
+    pub(super) fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Permit {
         if depth > MAX_DEPTH {
             return self.unclear("it is nested too deeply to be looked into", scene);
         }
         match shell::parse(line) {
-            Ok(commands) if commands.is_empty() => Ruling::deny("there is no program in it; name one"),
+            Ok(commands) if commands.is_empty() => Permit::deny("there is no program in it; name one"),
             Ok(commands) => {
                 let each = commands.iter().map(|command| self.judge_simple(command, depth, scene));
-                each.fold(Ruling::Allow, Ruling::and)
+                each.fold(Permit::Allow, Permit::and)
             }
             Err(problem) => self.unclear(problem, scene),
         }
     }
 
     /// A line that could not be looked into may hold anything.
-    fn unclear(&self, problem: &str, scene: &mut Scene) -> Ruling {
+    fn unclear(&self, problem: &str, scene: &mut Scene) -> Permit {
         match &self.otherwise {
-            Some(Ruling::Allow) if self.rules.is_empty() => {
+            Some(Permit::Allow) if self.rules.is_empty() => {
                 scene.rule = true;
-                Ruling::Allow
+                Permit::Allow
             }
-            Some(deny @ Ruling::Deny { .. }) => deny.clone(),
-            _ => Ruling::ask(problem),
+            Some(deny @ Permit::Deny { .. }) => deny.clone(),
+            _ => Permit::ask(problem),
         }
     }
 
-    fn judge_simple(&self, command: &Simple, depth: usize, scene: &mut Scene) -> Ruling {
+    fn judge_simple(&self, command: &Simple, depth: usize, scene: &mut Scene) -> Permit {
         let mut ruling = self.judge_program(&command.words, depth, scene);
         if command.writes {
             ruling = ruling.and(self.otherwise_ask("it writes to a file"));
@@ -171,8 +171,8 @@ impl CommandPolicy {
         ruling
     }
 
-    fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Ruling {
-        let Some(program) = words.first() else { return Ruling::Allow };
+    fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Permit {
+        let Some(program) = words.first() else { return Permit::Allow };
         if !program.literal || program.expands {
             return self.unclear("which program it runs is not known before it runs", scene);
         }
@@ -202,11 +202,11 @@ impl CommandPolicy {
     }
 
     /// What is said of a program by its name and arguments.
-    fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Ruling {
+    fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name).chain(texts[1..].iter().copied()).collect();
         let denies = |rule: &&super::CommandRule| {
-            matches!(rule.ruling, Ruling::Deny { .. })
+            matches!(rule.ruling, Permit::Deny { .. })
                 && (rule.command.matches(&by_name) || rule.command.matches(texts))
         };
         if let Some(rule) = self.rules.iter().find(denies) {
@@ -230,7 +230,7 @@ impl CommandPolicy {
             None => self.judge_reading(texts, words, scene),
         };
         match self.may_be_denied(name, words) {
-            true => ruling.and(Ruling::ask("what it becomes is not known before it runs, and may be denied")),
+            true => ruling.and(Permit::ask("what it becomes is not known before it runs, and may be denied")),
             false => ruling,
         }
     }
@@ -239,47 +239,47 @@ impl CommandPolicy {
     fn may_be_denied(&self, name: &str, words: &[Word]) -> bool {
         let known = words.iter().map(|word| (word.literal && !word.expands).then_some(&*word.text));
         let by_name: Vec<_> = std::iter::once(Some(name)).chain(known.skip(1)).collect();
-        let denying = self.rules.iter().filter(|rule| matches!(rule.ruling, Ruling::Deny { .. }));
+        let denying = self.rules.iter().filter(|rule| matches!(rule.ruling, Permit::Deny { .. }));
         denying.into_iter().any(|rule| rule.command.may_match(&by_name))
     }
 
-    fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Ruling {
+    fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let program = name(texts[0]);
         if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0]) {
             // The program inside is judged for itself.
             scene.readers.insert(program.to_owned());
-            return Ruling::Allow;
+            return Permit::Allow;
         }
         let args = &texts[1..];
         if !is_plain(texts[0]) || (program != "git" && !only_reads(program, args)) {
-            return Ruling::ask(format!("`{}` may change something", short(texts[0])));
+            return Permit::ask(format!("`{}` may change something", short(texts[0])));
         }
         scene.readers.insert(program.to_owned());
         if words[1..].iter().any(|word| !word.literal) {
-            return Ruling::ask(format!("what `{program}` is given is not known before it runs"));
+            return Permit::ask(format!("what `{program}` is given is not known before it runs"));
         }
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
-            return Ruling::ask(format!("`{}` may lie elsewhere", short(&word.text)));
+            return Permit::ask(format!("`{}` may lie elsewhere", short(&word.text)));
         }
         let expands = words.iter().any(|word| word.expands);
         if program == "git" {
             return self.judge_git(args, expands, scene);
         }
         if reads_named_by_file(program, args) {
-            return Ruling::ask(format!(
+            return Permit::ask(format!(
                 "which files `{program}` reads is said by a file, and they may lie elsewhere"
             ));
         }
         let reach = reach(program, args, expands);
         scene.add(reach);
         if may_read_named_by_file(program) && self.may_become_option(&words[1..], scene) {
-            return Ruling::ask(format!(
+            return Permit::ask(format!(
                 "a pattern may become an option of `{program}`; write `./*` for `*`"
             ));
         }
         match reach {
             Reach::Files => self.judge_denied(&words[1..], scene),
-            Reach::Nothing | Reach::Names => Ruling::Allow,
+            Reach::Nothing | Reach::Names => Permit::Allow,
         }
     }
 
@@ -295,49 +295,49 @@ impl CommandPolicy {
     }
 
     /// Asks about words that are names of denied files. The kernel keeps commands from those that are not asked about.
-    fn judge_denied(&self, words: &[Word], scene: &Scene) -> Ruling {
-        let Some(space) = &self.workspace else { return Ruling::Allow };
+    fn judge_denied(&self, words: &[Word], scene: &Scene) -> Permit {
+        let Some(space) = &self.workspace else { return Permit::Allow };
         let is_denied = |word: &&Word| {
             let is_path = !word.text.is_empty() && !word.text.starts_with('-') && word.text != "/dev/null";
             let paths = scene.folders.iter().map(|folder| join(folder, &word.text));
             is_path && paths.into_iter().any(|path| !path.is_empty() && space.denies(&path))
         };
         match words.iter().find(is_denied) {
-            Some(word) => Ruling::ask(format!("`{}` is kept apart", short(&word.text))),
-            None => Ruling::Allow,
+            Some(word) => Permit::ask(format!("`{}` is kept apart", short(&word.text))),
+            None => Permit::Allow,
         }
     }
 
-    fn judge_git(&self, args: &[&str], expands: bool, scene: &mut Scene) -> Ruling {
+    fn judge_git(&self, args: &[&str], expands: bool, scene: &mut Scene) -> Permit {
         let Some((git, shows)) = Git::of(args).and_then(|git| git.shows().map(|shows| (git, shows))) else {
             let command = args.first().map_or("", |command| command);
-            return Ruling::ask(format!(
+            return Permit::ask(format!(
                 "`git {}` may change something, or show what is kept apart",
                 short(command)
             ));
         };
         if shows == Shows::Nothing {
-            return Ruling::Allow;
+            return Permit::Allow;
         }
         let Some(space) = &self.workspace else {
-            return Ruling::ask("which programs the repository has git run is not known");
+            return Permit::ask("which programs the repository has git run is not known");
         };
         if expands || scene.lost {
-            return Ruling::ask("which files or folders git looks at is not known before it runs");
+            return Permit::ask("which files or folders git looks at is not known before it runs");
         }
         scene.git = true;
         if !scene.looks || space.denies_nothing() {
-            return Ruling::Allow;
+            return Permit::Allow;
         }
         let Scene { folders, inspected, .. } = scene;
-        git.check(space, folders, shows, inspected).map_or_else(Ruling::ask, |()| Ruling::Allow)
+        git.check(space, folders, shows, inspected).map_or_else(Permit::ask, |()| Permit::Allow)
     }
 
     /// Asks, unless all is allowed anyway.
-    fn otherwise_ask(&self, reason: &str) -> Ruling {
+    fn otherwise_ask(&self, reason: &str) -> Permit {
         match &self.otherwise {
-            Some(ruling @ (Ruling::Allow | Ruling::Deny { .. })) => ruling.clone(),
-            _ => Ruling::ask(reason),
+            Some(ruling @ (Permit::Allow | Permit::Deny { .. })) => ruling.clone(),
+            _ => Permit::ask(reason),
         }
     }
 }

@@ -1,11 +1,11 @@
-use super::{CommandPolicy, Line, ReadScope, Ruling};
+use super::{CommandPolicy, Line, Permit, ReadScope};
 
 #[track_caller]
 fn check(policy: &CommandPolicy, line: &str, expected: &str) {
     let ruling = match policy.judge(Line::Shell(line)) {
-        Ruling::Allow => "allow",
-        Ruling::Ask { .. } => "ask",
-        Ruling::Deny { .. } => "deny",
+        Permit::Allow => "allow",
+        Permit::Ask { .. } => "ask",
+        Permit::Deny { .. } => "deny",
     };
     assert_eq!(ruling, expected, "{line}");
 }
@@ -110,7 +110,7 @@ fn read_scope_is_what_a_line_needs() {
     ] {
         assert_eq!(policy.read_scope(Line::Shell(line)), scope, "{line}");
         let ruling = policy.judge(Line::Shell(line));
-        assert_eq!(ruling == Ruling::Allow, scope.is_some() || line.starts_with("make |") || line == "make");
+        assert_eq!(ruling == Permit::Allow, scope.is_some() || line.starts_with("make |") || line == "make");
     }
     assert_eq!(CommandPolicy::allow_all().read_scope(Line::Shell("cat a")), None);
     assert_eq!(CommandPolicy::ask_all().read_scope(Line::Shell("cat a")), None);
@@ -445,12 +445,12 @@ fn denied_files_and_folders_are_asked_about() {
     check(&policy, "cat .env", "ask");
     check(&policy, "git show HEAD:.env", "ask");
     let judge = |policy: &CommandPolicy, dir| policy.judge_in(dir, Line::Shell("cat config"));
-    assert_eq!(judge(&policy, "src"), Ruling::Allow);
-    assert_eq!(judge(&policy, "."), Ruling::Allow);
+    assert_eq!(judge(&policy, "src"), Permit::Allow);
+    assert_eq!(judge(&policy, "."), Permit::Allow);
     for dir in [".git", "sub/.git", "../other", "/etc", ".ssh"] {
-        assert!(matches!(judge(&policy, dir), Ruling::Ask { .. }), "{dir}");
+        assert!(matches!(judge(&policy, dir), Permit::Ask { .. }), "{dir}");
     }
-    assert_eq!(judge(&CommandPolicy::allow_all(), "../other"), Ruling::Allow);
+    assert_eq!(judge(&CommandPolicy::allow_all(), "../other"), Permit::Allow);
 }
 
 #[test]
@@ -459,11 +459,11 @@ fn words_are_judged_as_they_are() {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         CommandPolicy::new().judge(Line::Argv(&words))
     };
-    assert_eq!(judge(&["cat", "a; rm b"]), Ruling::Allow);
-    assert_eq!(judge(&["echo", "$(rm a)"]), Ruling::Allow);
-    assert_eq!(judge(&["sh", "-c", "rm a"]), Ruling::ask("`rm` may change something"));
-    assert_eq!(judge(&["rm", "a"]), Ruling::ask("`rm` may change something"));
-    assert!(matches!(judge(&[]), Ruling::Deny { .. }));
+    assert_eq!(judge(&["cat", "a; rm b"]), Permit::Allow);
+    assert_eq!(judge(&["echo", "$(rm a)"]), Permit::Allow);
+    assert_eq!(judge(&["sh", "-c", "rm a"]), Permit::ask("`rm` may change something"));
+    assert_eq!(judge(&["rm", "a"]), Permit::ask("`rm` may change something"));
+    assert!(matches!(judge(&[]), Permit::Deny { .. }));
 }
 
 #[test]
@@ -488,6 +488,6 @@ fn many_folders_in_a_line_take_no_longer_than_the_line() {
     // With every `cd`, the folders that are possible would double.
     assert!(matches!(
         CommandPolicy::new().judge(Line::Shell(&format!("{line}git status"))),
-        Ruling::Ask { .. }
+        Permit::Ask { .. }
     ));
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Level, Line, ReadScope, Ruling, Sandbox, Workspace};
+use levity_sandbox::{CommandPolicy, Level, Line, Permit, ReadScope, Sandbox, Workspace};
 use tempfile::TempDir;
 
 const SECRET: &str = "hush-7c1f";
@@ -156,12 +156,12 @@ pub(crate) fn has_git() -> bool {
 #[track_caller]
 fn asks(policy: &CommandPolicy, line: &str) {
     let ruling = policy.judge(Line::Shell(line));
-    assert!(matches!(ruling, Ruling::Ask { .. }), "{line}: {ruling:?}");
+    assert!(matches!(ruling, Permit::Ask { .. }), "{line}: {ruling:?}");
 }
 
 #[track_caller]
 fn allows(policy: &CommandPolicy, line: &str) {
-    assert_eq!(policy.judge(Line::Shell(line)), Ruling::Allow, "{line}");
+    assert_eq!(policy.judge(Line::Shell(line)), Permit::Allow, "{line}");
 }
 
 /// Lines that read a secret where nothing holds them.
@@ -442,10 +442,10 @@ fn reading_denied_file_by_its_name_is_asked_about() {
         asks(&arena.policy, line);
     }
     let judge = |dir: &str, line: &str| arena.policy.judge_in(dir, Line::Shell(line));
-    assert_eq!(judge("open", "cat a.txt"), Ruling::Allow);
+    assert_eq!(judge("open", "cat a.txt"), Permit::Allow);
     for (dir, line) in [("src", "cat deep/.env"), (".git", "cat config"), ("../other", "ls"), ("/etc", "ls")]
     {
-        assert!(matches!(judge(dir, line), Ruling::Ask { .. }), "{dir}: {line}");
+        assert!(matches!(judge(dir, line), Permit::Ask { .. }), "{dir}: {line}");
     }
 }
 
@@ -1042,7 +1042,7 @@ async fn no_line_of_programs_and_spellings_shows_a_secret() {
     let pairs = PROGRAMS.iter().flat_map(|program| SPELLINGS.iter().map(move |it| format!("{program} {it}")));
     let lines: Vec<String> = pairs.collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let is_allowed = |line: &&&str| arena.policy.judge(Line::Shell(line)) == Ruling::Allow;
+    let is_allowed = |line: &&&str| arena.policy.judge(Line::Shell(line)) == Permit::Allow;
     let allowed = lines.iter().filter(is_allowed).count();
     assert!(allowed > 500, "only {allowed} lines were allowed: the test has lost its point");
     for (name, sandbox) in sandboxes(&arena.space) {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Level, Line, ReadScope, Ruling, Sandbox, Workspace};
+use levity_sandbox::{CommandPolicy, Level, Line, Permit, ReadScope, Sandbox, Workspace};
 use tempfile::TempDir;
 
 /// A workspace with a repository in it, and a place outside where a planted program leaves its mark.
@@ -422,7 +422,7 @@ async fn planted_program_is_asked_about_and_changes_nothing_read_only() {
         let ruling = arena.policy().judge(Line::Shell(line));
         arena.run(line);
         assert!(arena.is_marked() || !is_sure, "{name}: `{line}` does not show the danger");
-        assert!(matches!(ruling, Ruling::Ask { .. }), "{name}: `{line}` is not asked about: {ruling:?}");
+        assert!(matches!(ruling, Permit::Ask { .. }), "{name}: `{line}` is not asked about: {ruling:?}");
         // Between the decision and the run all may be planted.
         let sandbox = arena.sandbox(&["namespaces"]);
         if sandbox.report().read_only.holds {
@@ -673,7 +673,7 @@ fn ordinary_repositories_are_not_asked_about() {
     ];
     let check = |arena: &Arena| {
         for line in lines {
-            assert_eq!(arena.policy().judge(Line::Shell(line)), Ruling::Allow, "{line}");
+            assert_eq!(arena.policy().judge(Line::Shell(line)), Permit::Allow, "{line}");
         }
     };
     check(&arena);
@@ -690,8 +690,8 @@ fn ordinary_repositories_are_not_asked_about() {
     arena.git_in("source", &["commit", "-qm", "x", "--allow-empty"]);
     arena.git(&["submodule", "--quiet", "add", source.to_str().unwrap(), "module"]);
     check(&arena);
-    assert_eq!(arena.policy().judge(Line::Shell("git -C tree log --oneline")), Ruling::Allow);
-    assert_eq!(arena.policy().judge(Line::Shell("git -C module status")), Ruling::Allow);
+    assert_eq!(arena.policy().judge(Line::Shell("git -C tree log --oneline")), Permit::Allow);
+    assert_eq!(arena.policy().judge(Line::Shell("git -C module status")), Permit::Allow);
 }
 
 #[test]
@@ -710,6 +710,6 @@ fn damaged_index_is_asked_about() {
         let mut index = index.clone();
         index[at] = byte;
         fs::write(&path, &index).unwrap();
-        assert!(matches!(arena.policy().judge(Line::Shell("git status")), Ruling::Ask { .. }), "{at}");
+        assert!(matches!(arena.policy().judge(Line::Shell("git status")), Permit::Ask { .. }), "{at}");
     }
 }

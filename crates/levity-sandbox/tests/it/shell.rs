@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Line, Ruling};
+use levity_sandbox::{CommandPolicy, Line, Permit};
 
 /// Pieces that lines are made of: harmless and evil programs, and all that a shell reads between them.
 const PIECES: &[&str] = &[
@@ -162,7 +162,7 @@ fn allowed_lines_run_only_what_reads() {
         for _ in 0..pieces {
             line.push_str(PIECES[dice.roll(PIECES.len())]);
         }
-        if policy.judge(Line::Shell(&line)) != Ruling::Allow {
+        if policy.judge(Line::Shell(&line)) != Permit::Allow {
             continue;
         }
         allowed += 1;
@@ -200,9 +200,9 @@ proptest::proptest! {
         let ruling = policy.judge(Line::Shell(&line));
         // A second program that is surely asked about is never hidden by what stands before it, unless that is
         // a quote or a comment that goes on.
-        if ruling == Ruling::Allow && !line.contains('#') {
+        if ruling == Permit::Allow && !line.contains('#') {
             let both = policy.judge(Line::Shell(&format!("{line}\nevil")));
-            proptest::prop_assert_ne!(both, Ruling::Allow, "{:?}", line);
+            proptest::prop_assert_ne!(both, Permit::Allow, "{:?}", line);
         }
     }
 }
@@ -213,7 +213,7 @@ fn call_with_long_arguments_is_asked_about_like_a_long_line() {
     for size in [100, 20_000] {
         let words = ["cat".to_owned(), "a".repeat(size)];
         let expected =
-            if size == 100 { Ruling::Allow } else { Ruling::ask("it is too long to be looked into") };
+            if size == 100 { Permit::Allow } else { Permit::ask("it is too long to be looked into") };
         assert_eq!(policy.judge(Line::Argv(&words)), expected);
         assert_eq!(policy.judge(Line::Shell(&words.join(" "))), expected);
     }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use levity_core::{Content, Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{
-    Command, CommandError, CommandPolicy, Exit, Finished, Limit, Line, Network, ReadScope, Ruling, Sandbox,
+    Command, CommandError, CommandPolicy, Exit, Finished, Limit, Line, Network, ReadScope, Sandbox,
 };
 use serde_json::{Value, json};
 
@@ -66,14 +66,14 @@ impl RunCommand {
         self
     }
 
-    fn judge(&self, wish: &Wish) -> Ruling {
+    fn judge(&self, wish: &Wish) -> Permit {
         let ruling = match &wish.dir {
             None => self.policy.judge(wish.as_line()),
             Some(dir) => self.policy.judge_in(dir, wish.as_line()),
         };
         match (ruling, self.read_scope(wish)) {
-            (Ruling::Allow, Some(scope)) if scope != ReadScope::Nothing && !self.holds_reading() => {
-                Ruling::ask("it only reads, but this system cannot hold a command to that")
+            (Permit::Allow, Some(scope)) if scope != ReadScope::Nothing && !self.holds_reading() => {
+                Permit::ask("it only reads, but this system cannot hold a command to that")
             }
             (ruling, _) => ruling,
         }
@@ -136,12 +136,7 @@ impl Tool for RunCommand {
 
     fn permit(&self, args: &Value) -> Permit {
         // What is no command fails when it is called.
-        match Wish::read(args).map(|wish| self.judge(&wish)) {
-            None | Some(Ruling::Allow) => Permit::Allow,
-            Some(Ruling::Ask { reason }) => Permit::Ask { reason },
-            Some(Ruling::Deny { reason }) => Permit::Deny { reason },
-            Some(_) => Permit::Ask { reason: "nothing is known of this command".to_owned() },
-        }
+        Wish::read(args).map(|wish| self.judge(&wish)).unwrap_or_default()
     }
 }
 

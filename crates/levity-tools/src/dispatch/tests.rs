@@ -135,7 +135,7 @@ fn policy_judges_the_arguments_that_the_tool_gets() {
     let builder = Dispatcher::builder(registry, Clock::still()).policy(Policy::allow_all().rule(rule));
     let dispatcher = builder.correct_arguments().build().unwrap();
     let call_of_number = ToolCall::new("c", "weather", json!({"city": 5}));
-    assert_eq!(dispatcher.verdict(&call_of_number), Verdict::deny("not this one"));
+    assert_eq!(dispatcher.permit(&call_of_number), Permit::deny("not this one"));
     assert_eq!(done(&dispatcher, &call_of_number).error, Some(ToolErrorKind::Denied));
 }
 

@@ -1,11 +1,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{EffectClass, ToolSpec};
+use levity_core::{EffectClass, Permit, ToolSpec};
 use serde::{Deserialize, Serialize, Serializer, ser};
 use serde_json::Value;
 
-use super::Verdict;
 use crate::glob;
 
 /// Which calls, and what of them.
@@ -24,7 +23,7 @@ pub struct Rule {
     args: Vec<Arg>,
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "refuse")]
     when: Option<When>,
-    verdict: Verdict,
+    verdict: Permit,
 }
 
 impl Rule {
@@ -42,10 +41,10 @@ impl Rule {
 
     /// All calls.
     pub fn any() -> RuleBuilder {
-        RuleBuilder(Self { tool: None, hint: None, args: Vec::new(), when: None, verdict: Verdict::Allow })
+        RuleBuilder(Self { tool: None, hint: None, args: Vec::new(), when: None, verdict: Permit::Allow })
     }
 
-    pub(super) fn verdict(&self) -> &Verdict {
+    pub(super) fn verdict(&self) -> &Permit {
         &self.verdict
     }
 
@@ -85,20 +84,20 @@ impl RuleBuilder {
 
     /// They may run.
     pub fn allow(self) -> Rule {
-        self.verdict(Verdict::Allow)
+        self.verdict(Permit::Allow)
     }
 
     /// They may run if a person says so.
     pub fn ask(self, reason: impl Into<String>) -> Rule {
-        self.verdict(Verdict::ask(reason))
+        self.verdict(Permit::ask(reason))
     }
 
     /// They may not run.
     pub fn deny(self, reason: impl Into<String>) -> Rule {
-        self.verdict(Verdict::deny(reason))
+        self.verdict(Permit::deny(reason))
     }
 
-    fn verdict(self, verdict: Verdict) -> Rule {
+    fn verdict(self, verdict: Permit) -> Rule {
         Rule { verdict, ..self.0 }
     }
 }

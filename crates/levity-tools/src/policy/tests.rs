@@ -10,8 +10,8 @@ fn spec(name: &str, hints: Hints) -> ToolSpec {
 #[track_caller]
 fn check(policy: &Policy, name: &str, args: &Value, expected: &str) {
     let verdict = match policy.judge(&spec(name, Hints::new()), args) {
-        Verdict::Allow => "allow".to_owned(),
-        Verdict::Ask { reason } | Verdict::Deny { reason } => reason,
+        Permit::Allow => "allow".to_owned(),
+        Permit::Ask { reason } | Permit::Deny { reason } => reason,
     };
     assert_eq!(verdict, expected, "{name} {args}");
 }
@@ -19,10 +19,10 @@ fn check(policy: &Policy, name: &str, args: &Value, expected: &str) {
 #[test]
 fn by_default_only_destruction_is_asked_about() {
     let verdict = |policy: Policy, hints| policy.judge(&spec("x", hints), &json!({}));
-    assert_eq!(verdict(Policy::new(), Hints::new()), Verdict::Allow);
-    assert_eq!(verdict(Policy::new(), Hints::new().destructive()), Verdict::ask("it may destroy something"));
-    assert_eq!(verdict(Policy::allow_all(), Hints::new().destructive()), Verdict::Allow);
-    assert!(matches!(verdict(Policy::ask_all(), Hints::new().read_only()), Verdict::Ask { .. }));
+    assert_eq!(verdict(Policy::new(), Hints::new()), Permit::Allow);
+    assert_eq!(verdict(Policy::new(), Hints::new().destructive()), Permit::ask("it may destroy something"));
+    assert_eq!(verdict(Policy::allow_all(), Hints::new().destructive()), Permit::Allow);
+    assert!(matches!(verdict(Policy::ask_all(), Hints::new().read_only()), Permit::Ask { .. }));
 }
 
 #[test]
@@ -39,14 +39,14 @@ fn the_first_matching_rule_decides() {
 #[test]
 fn a_rule_before_the_default_can_allow_destruction() {
     let policy = Policy::new().rule(Rule::tool("rm").allow());
-    assert_eq!(policy.judge(&spec("rm", Hints::new().destructive()), &json!({})), Verdict::Allow);
+    assert_eq!(policy.judge(&spec("rm", Hints::new().destructive()), &json!({})), Permit::Allow);
 }
 
 #[test]
 fn hints_tell_tools_apart() {
     let matches = |hint, hints| {
         let policy = Policy::allow_all().rule(Rule::hint(hint).deny("no"));
-        policy.judge(&spec("x", hints), &json!({})) == Verdict::deny("no")
+        policy.judge(&spec("x", hints), &json!({})) == Permit::deny("no")
     };
     assert!(matches(HintMatch::ReadOnly, Hints::new().read_only()));
     assert!(!matches(HintMatch::ReadOnly, Hints::new()));

@@ -28,34 +28,34 @@ impl Tool for Careful {
     }
 }
 
-fn verdicts(hints: Hints, policy: Policy) -> Vec<Verdict> {
+fn verdicts(hints: Hints, policy: Policy) -> Vec<Permit> {
     let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let careful = Careful(spec("careful", hints).with_input(input));
     let registry = Registry::builder().tool_as("renamed", careful).build().unwrap();
     let dispatcher = Dispatcher::builder(registry, Clock::skipping()).policy(policy).build().unwrap();
-    (0..4).map(|n| dispatcher.verdict(&ToolCall::new("c", "renamed", json!({"n": n})))).collect()
+    (0..4).map(|n| dispatcher.permit(&ToolCall::new("c", "renamed", json!({"n": n})))).collect()
 }
 
 #[test]
 fn a_tool_speaks_where_no_rule_does() {
     let own = [
-        Verdict::Allow,
-        Verdict::ask("it is 1"),
-        Verdict::deny("it is 2"),
-        Verdict::deny("the policy panicked on this call"),
+        Permit::Allow,
+        Permit::ask("it is 1"),
+        Permit::deny("it is 2"),
+        Permit::deny("the policy panicked on this call"),
     ];
     assert_eq!(verdicts(Hints::new(), Policy::new()), own);
     let [_, rest @ ..] = own;
     let destructive = verdicts(Hints::new().destructive(), Policy::new());
-    assert_eq!(destructive[0], Verdict::ask("it may destroy something"));
+    assert_eq!(destructive[0], Permit::ask("it may destroy something"));
     assert_eq!(destructive[1..], rest);
 }
 
 #[test]
 fn rules_come_before_what_a_tool_says() {
-    assert_eq!(verdicts(Hints::new(), Policy::allow_all()), vec![Verdict::Allow; 4]);
+    assert_eq!(verdicts(Hints::new(), Policy::allow_all()), vec![Permit::Allow; 4]);
     let rule = Policy::new().rule(Rule::tool("renamed").deny("not now"));
-    assert_eq!(verdicts(Hints::new(), rule), vec![Verdict::deny("not now"); 4]);
+    assert_eq!(verdicts(Hints::new(), rule), vec![Permit::deny("not now"); 4]);
 }
 
 #[test]
