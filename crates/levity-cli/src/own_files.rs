@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use clap::ArgMatches;
 use levity::sandbox::WorkspaceBuilder;
 
-/// Options whose files only levity itself reads and writes.
-const OPTIONS: [&str; 13] = [
+/// Options whose files only levity itself reads and writes: they hold what was said, or secrets, or say which programs levity starts.
+const OPTIONS: [&str; 14] = [
     "journal",
     "memory",
     "sessions",
@@ -22,6 +22,7 @@ const OPTIONS: [&str; 13] = [
     "named_tokens",
     "tls_key",
     "access_log",
+    "mcp",
 ];
 
 /// Endings of files that stand beside those.

@@ -8,6 +8,7 @@ use levity_core::{
     Durability, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
     RunQuery, RunSummary,
 };
+use tokio::sync::Semaphore;
 
 mod bodies;
 pub(crate) mod format;
@@ -48,7 +49,23 @@ pub(crate) use format::{DEEP, depth};
 pub struct FileJournal {
     dir: Arc<Path>,
     durability: Durability,
+    room: Arc<Room>,
 }
+
+/// How many more may read at the same time.
+#[derive(Debug)]
+struct Room {
+    /// Runs.
+    reads: Arc<Semaphore>,
+    /// Lists, for which runs that have not ended are read whole, one after the other.
+    lists: Arc<Semaphore>,
+}
+
+/// How many may read runs at the same time, each with all of its run in memory; others wait until they may.
+const READS: usize = 8;
+
+/// How many may list runs at the same time.
+const LISTS: usize = 4;
 
 impl FileJournal {
     /// Keeps runs in this folder, which is made if it is not there.
@@ -58,7 +75,14 @@ impl FileJournal {
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let dir = dir.into();
         private::make_dir(&dir).map_err(|error| failed(&dir, "made", error))?;
-        let journal = Self { dir: dir.into(), durability: Durability::default() };
+        let journal = Self {
+            dir: dir.into(),
+            durability: Durability::default(),
+            room: Arc::new(Room {
+                reads: Arc::new(Semaphore::new(READS)),
+                lists: Arc::new(Semaphore::new(LISTS)),
+            }),
+        };
         #[cfg(feature = "tracing")]
         journal.problems().iter().for_each(|problem| tracing::warn!("{problem}"));
         Ok(journal)
@@ -181,12 +205,12 @@ impl Journal for FileJournal {
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let (journal, run) = (self.clone(), run.clone());
-        on_thread(move || journal.read_now(&run)).await
+        in_room(&self.room.reads, move || journal.read_now(&run)).await
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let (journal, query) = (self.clone(), query.clone());
-        on_thread(move || journal.list_now(&query)).await
+        in_room(&self.room.lists, move || journal.list_now(&query)).await
     }
 
     /// Removes the file of a run and those of all runs below it. Long texts stay until
@@ -412,6 +436,21 @@ fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let message = format!("the journal `{name}` could not be {what}");
     JournalError::new(JournalErrorKind::Io, message).with_source(error)
+}
+
+/// Does what may block once there is room for it. Whoever leaves does not end it, so that it keeps its room.
+async fn in_room<T: Send + 'static>(
+    room: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
+    // Nobody ever closes it.
+    let room = room.clone().acquire_owned().await.ok();
+    let work = on_thread(move || {
+        let done = work();
+        drop(room);
+        done
+    });
+    work.await
 }
 
 /// Does what may block where it holds up nobody.

@@ -64,7 +64,9 @@ impl Journal for MemoryJournal {
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let kept = self.kept();
-        Ok(query.select(kept.runs.iter().filter_map(|(run, records)| RunSummary::of(run, records))))
+        let asked = |run: &RunId| query.below.as_ref().is_none_or(|above| run.is_within(above));
+        let runs = kept.runs.iter().filter(|(run, _)| asked(run));
+        Ok(query.select(runs.filter_map(|(run, records)| RunSummary::of(run, records))))
     }
 
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -134,13 +134,13 @@ impl SqliteJournal {
         Ok(writer.insert(started).clone())
     }
 
-    /// Reads, where it holds up nobody.
+    /// Reads, where it holds up nobody; `room` is given back at the end.
     async fn look<T: Send + 'static>(
         &self,
+        room: impl Send + 'static,
         look: impl FnOnce(&Readers) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let readers = self.store.readers.clone();
-        let room = readers.room().await;
         let seen = on_thread(move || {
             let seen = look(&readers);
             drop(room);
@@ -193,12 +193,14 @@ impl Journal for SqliteJournal {
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let run = run.clone();
-        self.look(move |readers| readers.records(&run)).await
+        let room = self.store.readers.room_for_whole().await;
+        self.look(room, move |readers| readers.records(&run)).await
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let query = query.clone();
-        self.look(move |readers| readers.list(&query)).await
+        let room = self.store.readers.room().await;
+        self.look(room, move |readers| readers.list(&query)).await
     }
 
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {

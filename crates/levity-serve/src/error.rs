@@ -51,6 +51,12 @@ pub enum Error {
         /// How many there may be.
         most: usize,
     },
+    /// As many runs are read from the journal as may be at once.
+    #[error("{most} runs are being read from the journal, and no more are at once; try again in a moment")]
+    JournalBusy {
+        /// How many may be read at once.
+        most: usize,
+    },
     /// The prompt has no words.
     #[error("the prompt is empty; say what is to be done")]
     EmptyPrompt,
@@ -118,7 +124,7 @@ impl Error {
             | Self::EmptyPrompt
             | Self::PromptTooLong { .. } => ErrorKind::Config,
             Self::NoRun(_) => ErrorKind::NotFound,
-            Self::Full { .. } => ErrorKind::Full,
+            Self::Full { .. } | Self::JournalBusy { .. } => ErrorKind::Full,
             Self::NotUnderWay(_) | Self::Control(_) => ErrorKind::State,
             Self::Run { .. } => ErrorKind::Run,
             Self::Io { .. } | Self::Journal(_) => ErrorKind::Io,
@@ -128,7 +134,7 @@ impl Error {
     /// Whether the same may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Full { .. } | Self::Io { .. } => true,
+            Self::Full { .. } | Self::JournalBusy { .. } | Self::Io { .. } => true,
             Self::Journal(error) => error.is_retryable(),
             _ => false,
         }

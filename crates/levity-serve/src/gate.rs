@@ -368,6 +368,10 @@ impl Door {
 async fn pass(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
     // Whoever keeps the request for longer than its connection lasts must not keep the place of that.
     let visit = request.extensions_mut().remove::<Visit>();
+    // Whoever answers says how long the client may take.
+    if let Some(visit) = &visit {
+        request.extensions_mut().insert(visit.answers.clone());
+    }
     let address = visit.as_ref().map(|visit| visit.address);
     let mut noted = door.log.clone().map(|log| Noted::of(log, &request, address));
     let local = visit.as_ref().and_then(|visit| visit.local);

@@ -67,6 +67,7 @@ struct Settings {
     requests: usize,
     body_limit: usize,
     body_time: Duration,
+    answer_time: Duration,
     goal_limit: usize,
     readers: usize,
     heartbeat: Duration,
@@ -94,16 +95,18 @@ impl HttpApi {
     pub const DEFAULT_BODY_LIMIT: usize = 1 << 20;
     /// How long a client may take to send the body of a request: 20 seconds.
     pub const DEFAULT_BODY_TIME: Duration = Duration::from_secs(20);
+    /// How long a client may take for an answer: 60 seconds. Streams of events have no such time.
+    pub const DEFAULT_ANSWER_TIME: Duration = Duration::from_secs(60);
     /// How long a goal may be: 256 KiB, as for all [`Runs`].
     pub const DEFAULT_GOAL_LIMIT: usize = Runs::DEFAULT_PROMPT_LIMIT;
     /// How many tools may be called at once by their routes: 64.
     pub const DEFAULT_TOOL_CALLS: usize = 64;
-    /// How many requests are worked on at once: 1,024. Those who follow events are not among them.
+    /// How many requests are worked on at once, until their answers are sent: 1,024. Those who follow events are not among them.
     pub const DEFAULT_REQUESTS: usize = 1024;
     /// How many may follow events at once: 1,024.
     pub const DEFAULT_READERS: usize = 1024;
-    /// How many of them may read runs that have ended from the journal: 32.
-    pub const OLD_READERS: usize = 32;
+    /// How many of them may read runs that have ended from the journal: 16. Each of them holds all of its run.
+    pub const OLD_READERS: usize = 16;
     /// How long nothing is sent to somebody who follows events before a sign of life: 15 seconds.
     pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
     /// How long an answer waits for a run to begin, or to take in what it is told, unless told otherwise: 10 seconds.
@@ -120,6 +123,7 @@ impl HttpApi {
             requests: Self::DEFAULT_REQUESTS,
             body_limit: Self::DEFAULT_BODY_LIMIT,
             body_time: Self::DEFAULT_BODY_TIME,
+            answer_time: Self::DEFAULT_ANSWER_TIME,
             goal_limit: Self::DEFAULT_GOAL_LIMIT,
             readers: Self::DEFAULT_READERS,
             heartbeat: Self::DEFAULT_HEARTBEAT,
@@ -170,6 +174,13 @@ impl HttpApi {
     /// How long a client may take to send it; [`DEFAULT_BODY_TIME`](Self::DEFAULT_BODY_TIME) by default.
     pub fn body_time(mut self, time: Duration) -> Self {
         self.settings.body_time = time;
+        self
+    }
+
+    /// How long a client may take for an answer, but for streams of events; the connection is closed then.
+    /// [`DEFAULT_ANSWER_TIME`](Self::DEFAULT_ANSWER_TIME) by default.
+    pub fn answer_time(mut self, time: Duration) -> Self {
+        self.settings.answer_time = time;
         self
     }
 

@@ -41,6 +41,7 @@ mod proof;
 mod quota;
 mod runner;
 mod runs;
+mod shown;
 mod token;
 
 pub use access::{Caller, TokenInfo, TokenScope, Tokens};

@@ -25,12 +25,14 @@ use crate::access_log::AccessLog;
 use crate::error::{Error, Result};
 use crate::gate::{Door, Gate, Serves};
 
+mod answers;
 mod failures;
 mod notice;
 mod slots;
 mod stalled;
 mod tls;
 
+pub(crate) use answers::AnswerTimer;
 pub(crate) use failures::{Failures, Penalty};
 pub use notice::{ListenNotice, check_exposure};
 use slots::Slots;
@@ -275,7 +277,12 @@ impl Listener {
                         send_time: self.send_time,
                         token_time: self.limits.unauthenticated_time,
                         stop: self.stop.clone(),
-                        visit: Visit { slot: Arc::new(slot), address: address.ip().to_canonical(), local },
+                        visit: Visit {
+                            slot: Arc::new(slot),
+                            address: address.ip().to_canonical(),
+                            local,
+                            answers: AnswerTimer::default(),
+                        },
                     };
                     served.spawn(connection.accept(stream, self.tls.clone(), service.clone()));
                     // Those that have come are heard before others take their places.
@@ -326,6 +333,8 @@ pub(crate) struct Visit {
     pub(crate) address: IpAddr,
     /// Where the client reached this server.
     pub(crate) local: Option<SocketAddr>,
+    /// How long the client may take for an answer.
+    pub(crate) answers: AnswerTimer,
 }
 
 struct Connection {
@@ -364,6 +373,7 @@ impl Connection {
         let turned_away = Arc::new(AtomicBool::new(false));
         let slot = self.visit.slot.clone();
         let visit = self.visit;
+        let answers = visit.answers.clone();
         let service = service_fn(move |mut request: http::Request<Incoming>| {
             request.extensions_mut().insert(visit.clone());
             service.call(request)
@@ -382,6 +392,7 @@ impl Connection {
         tokio::select! {
             _ = connection.as_mut() => return,
             () = late => return,
+            () = answers.expired() => return,
             () = slot.evicted() => {
                 turned_away.store(true, Ordering::Release);
                 let _ = timeout(Listener::GRACE, connection.as_mut()).await;
@@ -389,7 +400,10 @@ impl Connection {
             }
             () = self.stop.cancelled() => connection.as_mut().graceful_shutdown(),
         }
-        let _ = connection.await;
+        tokio::select! {
+            _ = connection => {}
+            () = answers.expired() => {}
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::access::Caller;
 
 /// How much of a limit one named token may take, in percent.
@@ -38,6 +40,8 @@ pub(crate) struct Quota {
     most: usize,
     share: TokenShare,
     taken: Mutex<Taken>,
+    /// Wakes those who wait for a place.
+    freed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +67,7 @@ pub(crate) struct Permit {
 
 impl Quota {
     pub(crate) fn new(most: usize, share: TokenShare) -> Arc<Self> {
-        Arc::new(Self { most, share, taken: Mutex::default() })
+        Arc::new(Self { most, share, taken: Mutex::default(), freed: Notify::new() })
     }
 
     /// A place for a caller.
@@ -75,6 +79,19 @@ impl Quota {
             return Err(QuotaFull { most: 0 });
         }
         self.take_many(caller, 1)
+    }
+
+    /// Waits for a place for a caller. Callers bound how many wait: each request that waits has a place of its own.
+    pub(crate) async fn wait(self: &Arc<Self>, caller: &Caller) -> Permit {
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            // A place that is given back from here on is noticed.
+            freed.as_mut().enable();
+            if let Ok(permit) = self.take(caller) {
+                return permit;
+            }
+            freed.await;
+        }
     }
 
     /// Places for something of this size, such as so many bytes. What is larger than all that a caller may have is taken alone.
@@ -125,11 +142,16 @@ impl Drop for Permit {
                 taken.by_tenant.remove(tenant);
             }
         }
+        drop(taken);
+        self.quota.freed.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::task::{Context, Waker};
+
     use super::*;
     use crate::access::TokenScope;
 
@@ -201,6 +223,18 @@ mod tests {
         }
         let taken = quota.taken();
         assert_eq!((taken.all, taken.by_tenant.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn quota_wakes_those_who_wait_when_a_place_is_free() {
+        let quota = Quota::new(8, TokenShare::DEFAULT);
+        let ann = caller("ann", TokenScope::Run);
+        let mut held = vec![quota.wait(&ann).await, quota.wait(&ann).await];
+        let mut third = std::pin::pin!(quota.wait(&ann));
+        assert!(third.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let _bob = quota.wait(&caller("bob", TokenScope::Run)).await;
+        held.pop();
+        third.await;
     }
 
     #[test]

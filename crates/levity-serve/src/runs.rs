@@ -3,7 +3,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bytes::Bytes;
 use levity_core::text::is_blank;
 use levity_core::{
     Ask, Cause, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery, RunSummary,
@@ -14,12 +13,13 @@ use tokio::task::JoinSet;
 
 use crate::access::Caller;
 use crate::error::{Error, Result};
-use crate::feed::{Feed, Given, Reader};
+use crate::feed::{Feed, Reader};
 use crate::quota::{Quota, TokenShare};
 use crate::runner::{MessageSink, Runner, Setup, Started};
 
 mod live;
 mod queue;
+mod reads;
 mod standing;
 mod tell;
 
@@ -62,6 +62,8 @@ struct Inner {
     tasks: Mutex<JoinSet<()>>,
     /// How much more may be seen through for runs that others drive.
     errands: Arc<Quota>,
+    /// How many more runs may be read whole from the journal for clients.
+    reads: Arc<Quota>,
 }
 
 #[derive(Clone)]
@@ -169,7 +171,8 @@ impl Runs {
     fn made(runner: Arc<dyn Runner>, settings: Settings, boot: Arc<str>) -> Self {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         let errands = Quota::new(Self::TOLD, settings.share);
-        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands }) }
+        let reads = Quota::new(Self::JOURNAL_READS, settings.share);
+        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands, reads }) }
     }
 
     /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
@@ -187,8 +190,8 @@ impl Runs {
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// How much of a limit one named token may take, in percent: of the runs here, and of the tool calls and the readers of an
-    /// [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant share it, and tokens with the
+    /// How much of a limit one named token may take, in percent: of the runs here, of the runs that are read from the journal, and of the
+    /// tool calls and the readers of an [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant share it, and tokens with the
     /// scope `admin` are not limited by it. It is set before the first run.
     #[must_use]
     pub fn token_share(self, percent: u8) -> Self {
@@ -298,7 +301,13 @@ impl Runs {
         if let Some(check) = &self.inner.settings.may_resume {
             check(id)?;
         }
-        let told = self.inner.runner.history(id).await?;
+        let told = match &whose {
+            Whose::Caller(caller) => {
+                let (runner, run) = (self.inner.runner.clone(), id.clone());
+                self.with_journal(caller, async move { runner.history(&run).await }).await?
+            }
+            Whose::Queue(_) => self.inner.runner.history(id).await?,
+        };
         let is_end = |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
         if told.iter().any(is_end) {
             return Err(Error::NotUnderWay(id.clone()));
@@ -381,18 +390,6 @@ impl Runs {
         }
     }
 
-    /// What a run has told by now, but for what was fleeting, each event as JSON: all that is known of it here or in the journal.
-    pub(crate) async fn told(&self, id: &RunId) -> Result<Vec<Bytes>> {
-        let mut reader = self.events(id, None).await?;
-        let mut told = Vec::new();
-        while let Some(given) = reader.given_by_now() {
-            if let Given::Event { id: Some(_), told: event } = given {
-                told.push(event.json);
-            }
-        }
-        Ok(told)
-    }
-
     /// What a run has told by now, but for what was fleeting.
     ///
     /// # Errors
@@ -406,10 +403,15 @@ impl Runs {
     /// # Errors
     /// When there is no such run.
     pub async fn standing(&self, id: &RunId) -> Result<Standing> {
-        match self.get(id).filter(|run| !self.is_left(run)) {
+        match self.known_here(id) {
             Some(run) => Ok(run.standing()),
             None => Ok(Standing::of(id, &self.history(id).await?)),
         }
+    }
+
+    /// A run of which all is known here, so that the journal need not be read.
+    pub(crate) fn known_here(&self, id: &RunId) -> Option<Arc<LiveRun>> {
+        self.get(id).filter(|run| !self.is_left(run))
     }
 
     /// Whether a run could not be driven to its end here, so that others may have gone on with it.
@@ -422,7 +424,7 @@ impl Runs {
     /// # Errors
     /// When there is no such run.
     pub async fn asks(&self, id: &RunId) -> Result<Vec<Ask>> {
-        match self.get(id).filter(|run| !self.is_left(run)) {
+        match self.known_here(id) {
             Some(run) => Ok(run.asks().await),
             None => self.inner.runner.asks(id).await,
         }
@@ -433,7 +435,7 @@ impl Runs {
     /// # Errors
     /// When there is no such run.
     pub async fn ending(&self, id: &RunId) -> Result<Option<Box<Ending>>> {
-        if let Some(run) = self.get(id).filter(|run| !self.is_left(run)) {
+        if let Some(run) = self.known_here(id) {
             return Ok(run.ended().and_then(|outcome| outcome.ending().cloned().map(Box::new)));
         }
         let ends = self.history(id).await?.into_iter().filter(|event| event.run == *id);
@@ -449,7 +451,7 @@ impl Runs {
     /// # Errors
     /// When there is no such run.
     pub async fn events(&self, id: &RunId, after: Option<&str>) -> Result<Reader> {
-        if let Some(run) = self.get(id).filter(|run| !self.is_left(run)) {
+        if let Some(run) = self.known_here(id) {
             return Ok(run.events(after));
         }
         Ok(Arc::new(Feed::kept(id.clone(), &self.history(id).await?)).reader(after))

@@ -455,11 +455,16 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
             {"name": "read_file", "args": {"path": "logs/x"}},
             {"name": "write_file", "args": {"path": "talks[1].db-journal", "content": "forged"}},
             {"name": "read_file", "args": {"path": "home/.local/state/levity/tokens"}},
+            {"name": "read_file", "args": {"path": "servers.json"}},
+            {"name": "write_file", "args": {"path": "servers.json", "content": "forged"}},
             {"name": "read_file", "args": {"path": "plain.txt"}}
         ]},
         {"reply": "Done."}
     ]"#;
+    let servers =
+        r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "secret"}}}}"#;
     let files = [
+        ("servers.json", servers),
         ("plain.txt", "plain"),
         ("sub/x", ""),
         ("talks[1].db-wal", "said"),
@@ -483,6 +488,10 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
         "talks[1].db",
         "--logs",
         "./sub/../logs",
+        "--mcp",
+        "servers.json",
+        "--mcp-wait",
+        "0",
         "--json",
     ];
     let home = folder.path().join("home");
@@ -501,9 +510,9 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
         .filter(|event| event["kind"]["tool_finished"].is_object())
         .map(ToString::to_string)
         .collect();
-    assert_eq!(results.len(), 10, "{told}");
+    assert_eq!(results.len(), 12, "{told}");
     let denied = results.iter().filter(|result| result.contains("is kept from tools")).count();
-    assert_eq!(denied, 9, "{results:#?}");
+    assert_eq!(denied, 11, "{results:#?}");
     let journal = fs::read_to_string(folder.path().join("runs/r1.jsonl")).unwrap();
     assert!(!journal.starts_with("forged"), "{journal}");
     assert!(!folder.path().join("runs/r2.jsonl").exists());

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::text::{chain, head};
-use levity_core::{Delta, Deltas, Fold, Model, ModelCard, ModelError, Part, Request, Response};
+use levity_core::{
+    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, Opaque, Part, Request, Response,
+};
 use serde_json::Value;
 
 use super::endpoint::{Reply, header_secrets, proxy_secrets};
@@ -124,6 +126,8 @@ pub(crate) struct Sink {
     last: Last,
     /// Whether the headers of the reply say that the request is served before others.
     prioritised: bool,
+    /// What was sent and must not be kept, though the server may repeat it.
+    pub(super) secrets: Option<Arc<Secrets>>,
 }
 
 /// The kind of the last piece.
@@ -149,6 +153,7 @@ impl Sink {
         Self {
             offered: self.offered.clone(),
             prioritised: self.prioritised,
+            secrets: self.secrets.clone(),
             ..Self::new(self.nulls.clone(), self.origin.clone())
         }
     }
@@ -166,6 +171,7 @@ impl Sink {
     }
 
     fn add(&mut self, mut delta: Delta) {
+        self.clean(&mut delta);
         if let Delta::Usage(usage) = &mut delta {
             usage.priority |= self.prioritised;
         }
@@ -213,7 +219,36 @@ impl Sink {
     /// Which model replies, as the provider says; it may say so in every piece.
     pub(crate) fn model(&mut self, name: &str) {
         if self.model.is_none() && !name.is_empty() {
-            self.model = Some(name.chars().take(LONGEST_NAME).collect::<String>().into());
+            self.model = Some(self.clean_name(name).into());
+        }
+    }
+
+    /// A word of the server's for names and ends, without the keys that were sent and no longer than such words are.
+    fn clean_name(&self, name: &str) -> String {
+        let clean = self.secrets.as_ref().and_then(|secrets| secrets.clean(name));
+        clean.as_deref().unwrap_or(name).chars().take(LONGEST_NAME).collect()
+    }
+
+    /// Takes the keys that were sent out of all that is kept as the server says it, but for what the model says: programs do not look
+    /// for keys there.
+    fn clean(&self, delta: &mut Delta) {
+        if let Delta::Finish(Finish::Other(word)) = delta {
+            *word = self.clean_name(word);
+        }
+        let Some(secrets) = &self.secrets else { return };
+        match delta {
+            Delta::CallStart { id, name, .. } => secrets.clean_call(id, name),
+            Delta::Opaque(opaque) => secrets.clean_opaque(opaque),
+            Delta::Part(part) => {
+                if let Part::ToolCall(call) = part {
+                    secrets.clean_call(&mut call.id, &mut call.name);
+                }
+                if let Some(mut opaque) = part.opaque().cloned() {
+                    secrets.clean_opaque(&mut opaque);
+                    part.set_opaque(opaque);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -286,7 +321,8 @@ pub(crate) fn scrubbed(
 
 /// What was sent and must not be shown, though a server may repeat it. It is also found as it is written within JSON and
 /// within addresses.
-struct Secrets(levity_core::Secrets);
+#[derive(Debug)]
+pub(crate) struct Secrets(levity_core::Secrets);
 
 impl Secrets {
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
@@ -300,11 +336,31 @@ impl Secrets {
         Self(endpoint.address_secrets().into_iter().fold(known, levity_core::Secrets::known))
     }
 
-    fn scrub(&self, error: ModelError) -> ModelError {
-        let clean = |text: &str| match self.0.replace(text, |_| "***") {
+    /// A text without them; `None` when it has none.
+    fn clean(&self, text: &str) -> Option<String> {
+        match self.0.replace(text, |_| "***") {
             Cow::Borrowed(_) => None,
             Cow::Owned(clean) => Some(clean),
-        };
+        }
+    }
+
+    fn clean_call(&self, id: &mut CallId, name: &mut String) {
+        if let Some(clean) = self.clean(id.as_str()) {
+            *id = clean.into();
+        }
+        if let Some(clean) = self.clean(name) {
+            *name = clean;
+        }
+    }
+
+    fn clean_opaque(&self, opaque: &mut Opaque) {
+        if let Cow::Owned(clean) = self.0.replace_value(&opaque.data, |_| "***") {
+            opaque.data = Arc::new(clean);
+        }
+    }
+
+    fn scrub(&self, error: ModelError) -> ModelError {
+        let clean = |text: &str| self.clean(text);
         let cause = std::error::Error::source(&error).and_then(|cause| clean(&chain(cause)));
         let message = clean(error.message()).or_else(|| {
             let long = error.message().len() > LONGEST_MESSAGE;
@@ -411,6 +467,7 @@ impl<W: Wire> Remote<W> {
         let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request), Some(origin.name()));
         let rescue = self.rescues.then(|| Rescue::new(request, offered.clone())).flatten();
         reader.sink.offered = offered;
+        reader.sink.secrets = Some(secrets.clone());
         reader.came = Came::of(reply.status(), reply.headers());
         reader.sink.prioritised =
             reply.headers().get("x-gemini-service-tier").is_some_and(|tier| tier == "priority");
@@ -428,12 +485,12 @@ impl<W: Wire> Remote<W> {
         Ok(flow)
     }
 
-    async fn begin(&self, body: Vec<u8>, place: &Place) -> Result<(Reply, Secrets), ModelError> {
+    async fn begin(&self, body: Vec<u8>, place: &Place) -> Result<(Reply, Arc<Secrets>), ModelError> {
         let headers = self.wire.headers().await.map_err(|error| place.unsent(error))?;
         let path = self.wire.path(&self.card, self.streams);
         let mut reply = self.endpoint.send(&path, &headers, body).await?;
         if (200..300).contains(&reply.status()) {
-            return Ok((reply, Secrets::of(&headers, &self.endpoint)));
+            return Ok((reply, Secrets::of(&headers, &self.endpoint).into()));
         }
         if reply.status() == 401 {
             self.wire.refused(&headers).await;
@@ -477,7 +534,7 @@ impl<W: Wire> Model for Remote<W> {
 /// A reply on its way. Dropping it closes the connection.
 struct Flow<W: Wire> {
     reply: Reply,
-    secrets: Secrets,
+    secrets: Arc<Secrets>,
     place: Place,
     reader: Reader<W>,
     rescue: Option<Rescue>,

@@ -1,5 +1,7 @@
 //! How a name becomes a model.
 
+#[cfg(feature = "gemini")]
+use std::path::Path;
 use std::sync::Arc;
 
 use levity_core::text::nearest;
@@ -7,6 +9,8 @@ use levity_core::{Model, ModelCard};
 
 use super::list::Api;
 use super::place::Place;
+#[cfg(feature = "gemini")]
+use super::variables::Found;
 use super::{KeptModes, Models, Name, server_of};
 use crate::layers::AdaptTools;
 use crate::{Endpoint, Error, Secret};
@@ -247,11 +251,17 @@ impl Models {
         let found = self.variables.first(&[TOKEN, CREDENTIALS]);
         // A project says who gets what is asked, as an address does.
         let project = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| name.project().is_none());
-        if let Some(file) = project.and_then(|project| project.origin.file())
-            && found.as_ref().and_then(|found| found.origin.file()) != Some(file)
+        if let Some(project) = project
+            && let Some(file) = project.origin.file()
         {
-            let foreign = super::place::Foreign::variable("GOOGLE_CLOUD_PROJECT", file);
-            return Err(place.refused_credentials(name, &foreign));
+            let beside = |found: &Found<'_, '_>| {
+                let is_own = found.name == TOKEN || is_in_folder_of(file, Path::new(found.value.expose()));
+                found.origin.file() == Some(file) && is_own
+            };
+            if !found.as_ref().is_some_and(beside) {
+                let foreign = super::place::Foreign::variable("GOOGLE_CLOUD_PROJECT", file);
+                return Err(place.refused_project(project.value.expose(), &foreign));
+            }
         }
         match found {
             Some(found) if found.name == TOKEN => Ok(crate::AccessTokens::fixed(found.value.clone())),
@@ -259,6 +269,13 @@ impl Models {
             None => Ok(crate::AccessTokens::from_env()?),
         }
     }
+}
+
+/// Whether a path leads into the folder of a file: such a file may name any file of the user's, and only those beside it are its own.
+#[cfg(feature = "gemini")]
+fn is_in_folder_of(file: &Path, path: &Path) -> bool {
+    let folder = file.canonicalize().ok().and_then(|file| Some(file.parent()?.to_owned()));
+    folder.zip(path.canonicalize().ok()).is_some_and(|(folder, path)| path.starts_with(folder))
 }
 
 /// Moves an endpoint to another address, if there is one.

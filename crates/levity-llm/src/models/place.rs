@@ -44,6 +44,22 @@ impl Foreign {
         Self { keys: None, what, way: way.to_owned() }
     }
 
+    /// The error for an account of Google Cloud that is not this file's own.
+    #[cfg(feature = "gemini")]
+    fn refused_account(&self, address: String, more: &str) -> Error {
+        let beside = self
+            .keys
+            .as_ref()
+            .map(|file| format!(", or put a token into `{}` as `GOOGLE_ACCESS_TOKEN`", file.display()));
+        Error::ForeignAddress {
+            key: "an access token of Google Cloud".to_owned(),
+            set: "by other means".to_owned(),
+            address,
+            by: self.what.clone(),
+            way: format!("{}{}{more}", self.way, beside.unwrap_or_default()),
+        }
+    }
+
     pub(super) fn refused_fields(&self, profile: &str, key: String) -> Error {
         let (by, way) = (self.what.clone(), self.way.clone());
         Error::ForeignFields { profile: profile.to_owned(), key, by, way }
@@ -285,20 +301,18 @@ impl Place<'_> {
     /// The error for credentials that are in no variable.
     #[cfg(feature = "gemini")]
     pub(super) fn refused_credentials(&self, name: &Name<'_>, foreign: &Foreign) -> Error {
-        let beside = foreign
-            .keys
-            .as_ref()
-            .map(|file| format!(", or put a token into `{}` as `GOOGLE_ACCESS_TOKEN`", file.display()));
-        Error::ForeignAddress {
-            key: "an access token of Google Cloud".to_owned(),
-            set: "by other means".to_owned(),
-            address: match (&self.base_url, name.project()) {
-                (None, Some(project)) => project,
-                _ => self.address(),
-            },
-            by: foreign.what.clone(),
-            way: format!("{}{}", foreign.way, beside.unwrap_or_default()),
-        }
+        let address = match (&self.base_url, name.project()) {
+            (None, Some(project)) => project,
+            _ => self.address(),
+        };
+        foreign.refused_account(address, "")
+    }
+
+    /// The error for an account that is not the one of the file which names the project.
+    #[cfg(feature = "gemini")]
+    pub(super) fn refused_project(&self, project: &str, foreign: &Foreign) -> Error {
+        let address = if self.base_url.is_some() { self.address() } else { format!("projects/{project}") };
+        foreign.refused_account(address, ", or keep the file of its account in the same folder")
     }
 }
 

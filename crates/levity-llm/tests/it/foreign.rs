@@ -592,6 +592,60 @@ fn list_of_a_folder_does_not_say_what_the_users_own_key_pays() {
     assert!(card(&models, "house:m").price.is_some(), "nobody's key pays there");
 }
 
+/// The account of somebody, as gcloud writes it.
+const ACCOUNT: &str =
+    r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush", "refresh_token": "hush"}"#;
+
+#[cfg(unix)]
+#[test]
+fn account_that_a_file_names_is_its_own_only_in_its_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let clone = home.path().join("clone");
+    fs::create_dir_all(clone.join("inner")).unwrap();
+    for account in ["account.json", "clone/own.json", "clone/inner/own.json"] {
+        fs::write(home.path().join(account), ACCOUNT).unwrap();
+    }
+    std::os::unix::fs::symlink(home.path().join("account.json"), clone.join("link.json")).unwrap();
+    std::os::unix::fs::symlink(home.path(), clone.join("up")).unwrap();
+    let env = clone.join(".env");
+    for (path, goes) in [
+        ("own.json", true),
+        ("inner/own.json", true),
+        ("inner/../own.json", true),
+        ("../account.json", false),
+        ("inner/../../account.json", false),
+        ("link.json", false),
+        ("up/account.json", false),
+        ("gone.json", false),
+    ] {
+        let path = clone.join(path);
+        fs::write(
+            &env,
+            format!("GOOGLE_CLOUD_PROJECT=evil\nGOOGLE_APPLICATION_CREDENTIALS={}", path.display()),
+        )
+        .unwrap();
+        match Models::new().with_env_file(&env).unwrap().model("vertex:m") {
+            Ok(_) => assert!(goes, "{}", path.display()),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(!goes && matches!(error, Error::ForeignAddress { .. }), "{}: {text}", path.display());
+                assert!(text.contains("not sent to `projects/evil`") && !text.contains("``"), "{text}");
+                assert!(text.contains("`GOOGLE_ACCESS_TOKEN`") && text.contains("same folder"), "{text}");
+            }
+        }
+    }
+    // The user's own project is asked with whatever account is named.
+    let own = Models::new().with_variable("GOOGLE_CLOUD_PROJECT", "mine");
+    let path = home.path().join("account.json");
+    fs::write(&env, format!("GOOGLE_APPLICATION_CREDENTIALS={}", path.display())).unwrap();
+    assert!(own.with_env_file(&env).unwrap().model("vertex:m").is_ok());
+    // And a file's own project not with an account of the environment.
+    fs::write(&env, "GOOGLE_CLOUD_PROJECT=evil").unwrap();
+    let own = Models::new().with_variable("GOOGLE_APPLICATION_CREDENTIALS", path.to_str().unwrap());
+    let error = own.with_env_file(&env).unwrap().model("vertex:m").err().unwrap().to_string();
+    assert!(error.contains("`projects/evil`") && !error.contains("``"), "{error}");
+}
+
 #[cfg(unix)]
 #[test]
 fn files_that_never_end_are_not_waited_for() {
@@ -603,8 +657,9 @@ fn files_that_never_end_are_not_waited_for() {
         assert_eq!(error.kind(), ErrorKind::File, "{error}");
         // Its length alone would stop the reading of a device, but not of a pipe.
         assert!(chain(&error).contains("no regular file"), "{}", chain(&error));
-        fs::write(&env, format!("GOOGLE_CLOUD_PROJECT=p\nGOOGLE_APPLICATION_CREDENTIALS={path}")).unwrap();
-        let error = Models::new().with_env_file(&env).unwrap().model("vertex:m").err().unwrap();
+        let own = Models::new().with_variable("GOOGLE_CLOUD_PROJECT", "p");
+        let error =
+            own.with_variable("GOOGLE_APPLICATION_CREDENTIALS", path).model("vertex:m").err().unwrap();
         assert!(chain(&error).contains("no regular file"), "{}", chain(&error));
     }
     assert!(Models::new().with_env_file("/dev/zero").is_ok(), "it is no file, and so there is none");

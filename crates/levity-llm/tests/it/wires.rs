@@ -358,3 +358,59 @@ async fn error_of_a_broken_connection_names_model_address_and_cause() {
     check(&format!("http://127.0.0.1:{port}"), usual, true, tls).await;
     task.abort();
 }
+
+/// A reply in one piece that repeats a word wherever a server chooses the words: names, ids, ends and state of its own.
+fn repeating(wire: &str, word: &str) -> String {
+    let body = match wire {
+        "compatible" => {
+            r#"{"model":"?","choices":[{"message":{"content":"a","tool_calls":[{"id":"?","type":"function",
+            "function":{"name":"?","arguments":"{}"}}]},"finish_reason":"?"}]}"#
+        }
+        "openai" => {
+            r#"{"id":"?","model":"?","status":"incomplete","incomplete_details":{"reason":"?"},"output":[
+            {"type":"reasoning","id":"?1","summary":[],"encrypted_content":"?"},
+            {"type":"message","id":"?2","role":"assistant","content":[{"type":"output_text","text":"a"}]},
+            {"type":"function_call","id":"?3","call_id":"?","name":"?","arguments":"{}"}]}"#
+        }
+        "anthropic" => {
+            r#"{"type":"message","model":"?","stop_reason":"?","content":[
+            {"type":"thinking","thinking":"t","signature":"?"},{"type":"text","text":"a"},
+            {"type":"tool_use","id":"?","name":"?","input":{}}]}"#
+        }
+        "gemini" => {
+            r#"{"modelVersion":"?","candidates":[{"finishReason":"?","content":{"role":"model","parts":[
+            {"text":"a","thoughtSignature":"?"}]}}]}"#
+        }
+        _ => r#"{"model":"?","message":{"role":"assistant","content":"a"},"done":true,"done_reason":"?"}"#,
+    };
+    body.replace('?', word).replace('\n', "")
+}
+
+#[tokio::test]
+async fn key_that_a_reply_repeats_is_in_no_name_id_or_end() {
+    for wire in WIRES {
+        for stream in [true, false] {
+            for key in ["hush-hush-1", "hush-hush-2"] {
+                let server = Server::saying(Answer::json(200, repeating(wire, &format!("x{key}x")))).await;
+                let model = model(wire, server.url(), stream, TimeLimits::default());
+                let reply = model.complete(request()).await.unwrap_or_else(|error| panic!("{wire}: {error}"));
+                let told = format!("{reply:?} {}", serde_json::to_string(&reply).unwrap());
+                assert!(!told.contains("hush"), "{wire} {stream}: {told}");
+                assert!(told.contains("x***x") && reply.message.text() == "a", "{wire} {stream}: {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn word_for_the_end_of_a_reply_is_bounded() {
+    for wire in WIRES {
+        let server = Server::saying(Answer::json(200, repeating(wire, &"é".repeat(5_000)))).await;
+        let model = model(wire, server.url(), true, TimeLimits::default());
+        let reply = model.complete(request()).await.unwrap_or_else(|error| panic!("{wire}: {error}"));
+        if let levity_core::Finish::Other(word) = &reply.finish {
+            assert_eq!(word.chars().count(), 256, "{wire}");
+        }
+        assert!(reply.model.as_deref().is_some_and(|model| model.chars().count() == 256), "{wire}");
+    }
+}

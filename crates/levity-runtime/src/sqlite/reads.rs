@@ -14,6 +14,9 @@ use super::log::state;
 /// How many may look at the same time, each with a connection; others wait until they may.
 const MOST: usize = 4;
 
+/// How many of them may read runs whole, which takes long: whoever lists runs never waits for all of these.
+const WHOLE: usize = MOST - 1;
+
 /// A part of a table that is not worth a thread.
 const SMALL: i64 = 5_000;
 
@@ -21,16 +24,24 @@ pub(super) struct Readers {
     place: Arc<Place>,
     idle: Mutex<Vec<Connection>>,
     room: Arc<Semaphore>,
+    whole: Arc<Semaphore>,
 }
 
 impl Readers {
     pub(super) fn new(place: Arc<Place>) -> Self {
-        Self { place, idle: Mutex::new(Vec::new()), room: Arc::new(Semaphore::new(MOST)) }
+        let (room, whole) = (Semaphore::new(MOST).into(), Semaphore::new(WHOLE).into());
+        Self { place, idle: Mutex::new(Vec::new()), room, whole }
     }
 
     /// Waits until one more may look. Nobody ever closes the door, so there always is an answer.
     pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.room.clone().acquire_owned().await.ok()
+    }
+
+    /// Waits until one more may read a run whole, and then for [`room`](Self::room).
+    pub(super) async fn room_for_whole(&self) -> [Option<OwnedSemaphorePermit>; 2] {
+        let whole = self.whole.clone().acquire_owned().await.ok();
+        [whole, self.room().await]
     }
 
     pub(super) fn keep(&self, connection: Connection) {
@@ -266,5 +277,35 @@ fn sort(runs: &mut [RunSummary], newest_first: bool) {
     runs.sort_by(|a, b| (a.opened, &a.run).cmp(&(b.opened, &b.run)));
     if newest_first {
         runs.reverse();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use levity_core::{Journal as _, RunId, RunQuery};
+
+    use super::super::SqliteJournal;
+    use super::*;
+
+    #[tokio::test]
+    async fn list_waits_for_no_run_that_is_read_whole() {
+        let folder = std::env::temp_dir().join(format!("levity-whole-reads-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
+        let mut held = Vec::new();
+        for _ in 0..WHOLE {
+            held.push(journal.store.readers.room_for_whole().await);
+        }
+        let run = RunId::new("r");
+        let mut read = pin!(journal.read(&run));
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(journal.list(&RunQuery::new()).await.unwrap().is_empty());
+        drop(held);
+        assert!(read.await.unwrap().is_empty());
+        let _ = std::fs::remove_dir_all(folder);
     }
 }

@@ -11,6 +11,7 @@ use super::error::{Error, ErrorKind, Result};
 use super::host::Inner;
 use super::methods::Done;
 use super::tasks::runs;
+use crate::access::Caller;
 use crate::runs::{Outcome, Runs};
 
 /// How many tasks are listed.
@@ -108,7 +109,8 @@ pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
 pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Done> {
     let runs = runs(host)?;
     let note = noted(host, &wanted.task)?;
-    let reader = runs.events(&RunId::new(note.task.as_str()), wanted.after.as_deref()).await?;
+    let id = RunId::new(note.task.as_str());
+    let (reader, _) = runs.events_for(&Caller::owner(), &id, wanted.after.as_deref()).await?;
     Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
 }
 

@@ -16,6 +16,7 @@ use super::methods::Done;
 use super::notice::Notice;
 use super::{files, signal};
 use crate::runs::{LiveRun, Order, Outcome, Runs, Standing};
+use crate::shown::ShownArgs;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -254,21 +255,10 @@ pub(super) fn heard(host: &Inner, event: &Event) {
         EventKind::Asked(ask) => {
             let question = match ask.wanted {
                 Wanted::Answer => format!("`{}`: {}", ask.call.name, ask.reason),
-                _ => format!("`{}` {}: {}", ask.call.name, shown(&ask.call.args.to_string()), ask.reason),
+                _ => format!("`{}` {}: {}", ask.call.name, ShownArgs::new(&ask.call.args).text, ask.reason),
             };
             host.tell(&Notice::Asks { task: task.to_owned(), question });
         }
         _ => {}
     }
-}
-
-/// The arguments of a call for whoever decides about it: all of them, or the beginning and the end with how much is missing.
-fn shown(args: &str) -> String {
-    const MOST: usize = 8 << 10;
-    if args.len() <= MOST {
-        return args.to_owned();
-    }
-    let head = levity_core::text::head(args, MOST / 2);
-    let from = (args.len() - MOST / 2..).find(|at| args.is_char_boundary(*at)).unwrap_or(args.len());
-    format!("{head} [.. {} bytes are not shown ..] {}", from - head.len(), &args[from..])
 }

@@ -84,6 +84,7 @@ impl From<Error> for Problem {
             Error::Full { .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "full", error.to_string()).later(1)
             }
+            Error::JournalBusy { .. } => Self::unavailable("journal_busy", error.to_string()),
             Error::EmptyPrompt => Self::invalid("invalid", error.to_string()),
             Error::PromptTooLong { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "goal_too_long", error.to_string())

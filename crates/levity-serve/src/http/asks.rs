@@ -15,14 +15,14 @@ use super::target::{AskPath, RunPath, own_run};
 use super::tell::{heard, here, write};
 use crate::access::{Caller, TokenScope};
 
-pub(super) async fn asks(State(api): State<Arc<Api>>, RunPath(id): RunPath) -> Answered {
-    let asks = within(&api, &id).await?;
+pub(super) async fn asks(State(api): State<Arc<Api>>, caller: Caller, RunPath(id): RunPath) -> Answered {
+    let asks = within(&api, &caller, &id).await?;
     Ok(ok(&json!({"asks": asks.iter().map(ask_json).collect::<Value>()})))
 }
 
 /// The questions of a run and those below it.
-async fn within(api: &Api, id: &RunId) -> Answered<Vec<Ask>> {
-    let Ok(asks) = timeout(api.settings.patience, api.runs.asks(&root(id))).await else {
+async fn within(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Ask>> {
+    let Ok(asks) = timeout(api.settings.patience, api.runs.asks_for(caller, &root(id))).await else {
         let message = format!("`{id}` is busy, and does not say what it waits for; ask again");
         return Err(Problem::unavailable("busy", message));
     };
@@ -68,7 +68,7 @@ pub(super) async fn decide(
     }
     let (run, effect) = ask_id(&caller, &id, &ask)?;
     let decision = decision(body(&api, request).await?)?;
-    let asks = within(&api, &id).await?;
+    let asks = within(&api, &caller, &id).await?;
     let Some(ask) = asks.into_iter().find(|ask| ask.run == run && ask.effect == effect) else {
         let message = format!("run `{run}` does not wait for a decision on effect {effect}");
         return Err(Problem::conflict("not_asked", message));
@@ -89,7 +89,7 @@ pub(super) async fn decide(
         Some(here) => {
             heard(&api, &run, here, |control| async move { control.decide(&ask, decision).await }).await
         }
-        None => write(&api, &run, Post::Decide { effect, decision }).await,
+        None => write(&api, &caller, &run, Post::Decide { effect, decision }).await,
     }
 }
 

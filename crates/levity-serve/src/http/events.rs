@@ -54,11 +54,13 @@ pub(super) async fn events(
     // Whoever comes again has a newer place than the address that it came to at first.
     let after = known.filter(|id| !id.is_empty()).or(how.after.as_deref());
     let permits = permits(&api, &caller, &id)?;
-    let reader = api.runs.events(&root(&id), after).await?;
+    let (reader, standing) = api.runs.events_for(&caller, &root(&id), after).await?;
     let stream = Stream {
         api,
+        caller,
         id,
         reader,
+        standing,
         below,
         fleeting,
         pieces: VecDeque::new(),
@@ -83,7 +85,7 @@ fn permits(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Permit>> {
     };
     let take = |room: &Arc<Quota>| room.take(caller).map_err(full);
     let mut permits = vec![take(&api.readers)?];
-    if api.runs.get(&root(id)).is_none() {
+    if api.runs.known_here(&root(id)).is_none() {
         permits.push(take(&api.old_readers)?);
     }
     Ok(permits)
@@ -92,8 +94,11 @@ fn permits(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Permit>> {
 /// One who reads. What has been put together and not been taken yet is all that it holds.
 struct Stream {
     api: Arc<Api>,
+    caller: Caller,
     id: RunId,
     reader: Reader,
+    /// How the run stood when it was read from the journal.
+    standing: Option<Standing>,
     below: bool,
     fleeting: bool,
     pieces: VecDeque<Bytes>,
@@ -191,9 +196,14 @@ impl Stream {
     async fn end(&mut self, text: &mut Vec<u8>) {
         self.stage = Stage::Over;
         let run = self.api.runs.get(&root(&self.id));
-        let standing = match &run {
-            Some(run) => run.standing(),
-            None => self.api.runs.standing(&root(&self.id)).await.unwrap_or_else(|_| Standing::default()),
+        let standing = match (self.standing.take(), &run) {
+            (Some(standing), _) => standing,
+            (None, Some(run)) => run.standing(),
+            // It has ended and been forgotten here since.
+            (None, None) => {
+                let standing = self.api.runs.standing_for(&self.caller, &root(&self.id)).await;
+                standing.unwrap_or_else(|_| Standing::default())
+            }
         };
         let mut end = json!({
             "run": root(&self.id),

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use levity_core::text::{json_problem, serde_problem};
-use levity_core::{JournalErrorKind, Record, RunId};
+use levity_core::{JournalErrorKind, RunId, RunSummary};
+use levity_runtime::ControlError;
 use serde::de::DeserializeOwned;
 
 use super::Api;
@@ -136,23 +137,38 @@ async fn bytes(api: &Api, caller: &Caller, headers: &HeaderMap, body: Body) -> A
     })
 }
 
-/// The records of a run, which must be there.
-pub(super) async fn records(api: &Api, id: &RunId) -> Answered<Vec<Record>> {
-    let read = api.runs.runtime().journal().read(id).await;
-    let records = read.map_err(|error| Problem::from_journal(&error))?;
-    match records.is_empty() {
-        true => Err(Problem::not_found("no_run", format!("there is no run `{id}`"))),
-        false => Ok(records),
+/// What the journal lists of a run, which must be there. Its records are not read for that.
+pub(super) async fn summary(api: &Api, caller: &Caller, id: &RunId) -> Answered<RunSummary> {
+    if let Some(found) = api.runs.summary(id).await? {
+        return Ok(found);
+    }
+    // A run that is damaged is in no list, and reading it tells why.
+    let (runtime, run) = (api.runs.runtime().clone(), id.clone());
+    let read = api
+        .runs
+        .with_journal(caller, async move { Ok(RunSummary::of(&run, &runtime.journal().read(&run).await?)) });
+    read.await?.ok_or_else(|| Problem::not_found("no_run", format!("there is no run `{id}`")))
+}
+
+/// The same for a run that is to be told something, and so must not have ended.
+pub(super) async fn not_ended(api: &Api, caller: &Caller, id: &RunId) -> Answered<()> {
+    match summary(api, caller, id).await?.status {
+        Some(_) => Err(ControlError::NotRunning(id.clone()).into()),
+        None => Ok(()),
     }
 }
 
 /// Whether a run of the journal is driven by somebody. It is opened for a moment to find out, so it must be there.
-pub(super) async fn is_driven(api: &Api, id: &RunId) -> Answered<bool> {
-    match api.runs.runtime().journal().open(id).await {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == JournalErrorKind::Busy => Ok(true),
-        Err(error) => Err(Problem::from_journal(&error)),
-    }
+pub(super) async fn is_driven(api: &Api, caller: &Caller, id: &RunId) -> Answered<bool> {
+    let (runtime, run) = (api.runs.runtime().clone(), id.clone());
+    let opened = api.runs.with_journal(caller, async move {
+        match runtime.journal().open(&run).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == JournalErrorKind::Busy => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    });
+    Ok(opened.await?)
 }
 
 #[cfg(test)]

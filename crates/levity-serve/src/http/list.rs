@@ -127,13 +127,13 @@ pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value
 }
 
 /// Removes a run that has ended, and those below it.
-pub(super) async fn remove(State(api): State<Arc<Api>>, RunPath(id): RunPath) -> Answered {
+pub(super) async fn remove(State(api): State<Arc<Api>>, caller: Caller, RunPath(id): RunPath) -> Answered {
     if id.parent().is_some() {
         return Err(Problem::conflict("child", "a run is removed with the one that started it"));
     }
     let failed = |error| Problem::from_journal(&error);
     let journal = api.runs.runtime().journal();
-    if api.runs.get(&id).is_some_and(|run| run.ended().is_none()) || !has_ended(&api, &id).await? {
+    if api.runs.get(&id).is_some_and(|run| run.ended().is_none()) || !has_ended(&api, &caller, &id).await? {
         return Err(Problem::conflict("not_ended", format!("run `{id}` has not ended; cancel it first")));
     }
     journal.remove(&id).await.map_err(failed)?;
@@ -145,10 +145,9 @@ pub(super) fn gone() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-async fn has_ended(api: &Api, id: &RunId) -> Answered<bool> {
+async fn has_ended(api: &Api, caller: &Caller, id: &RunId) -> Answered<bool> {
     if !api.runs.runtime().journal().keeps() {
         return Err(Problem::conflict("not_kept", "no journal keeps the runs of this server"));
     }
-    let records = input::records(api, id).await?;
-    Ok(RunSummary::of(id, &records).is_some_and(|run| run.status.is_some()))
+    Ok(input::summary(api, caller, id).await?.status.is_some())
 }

@@ -1,13 +1,18 @@
 //! What can be asked for, and by which method.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, delete, get, post};
-use http::StatusCode;
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::answer::{Problem, ok};
@@ -16,6 +21,7 @@ use super::target::caller;
 use super::{Api, asks, events, list, sessions, shown, start, tell, tools};
 use crate::access::TokenScope;
 use crate::gate::guard;
+use crate::listen::AnswerTimer;
 use crate::quota::QuotaFull;
 
 /// A path, and the methods that it has.
@@ -127,20 +133,48 @@ async fn health() -> Response {
     ok(&json!({"status": "ok", "name": "levity", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// Works on so many requests at once, until their answers begin. Strangers wait for nothing here, and have no place.
+/// Works on so many requests at once, until their answers are sent. Strangers wait for nothing here, and have no place.
 async fn counted(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let caller = caller(request.extensions());
     if !caller.may(TokenScope::Read) {
         return next.run(request).await;
     }
     match api.requests.take(&caller) {
-        Ok(_place) => next.run(request).await,
+        Ok(place) => {
+            let timer = request.extensions().get::<AnswerTimer>().cloned();
+            let answer = next.run(request).await;
+            held_until_sent(answer, (place, timer.map(|timer| timer.start(api.settings.answer_time)))).await
+        }
         Err(QuotaFull { most }) => {
             let message =
                 format!("{most} requests are being worked on, and no more are taken; try again later");
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).later(1).into_response()
         }
     }
+}
+
+/// How many bytes of a large answer are handed over at once.
+const PIECE: usize = 16 << 10;
+
+/// Hands a large answer over piece by piece, as the client takes it, and keeps `held` until then. Streams have no size, and places of
+/// their own.
+async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Response {
+    let large = answer.body().size_hint().exact().filter(|size| *size > PIECE as u64);
+    let Some(size) = large else { return answer };
+    let (mut parts, body) = answer.into_parts();
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return Problem::unavailable("broken", "the answer could not be put together").into_response();
+    };
+    parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    let pieces = stream::unfold((bytes, held), async |(mut bytes, held)| {
+        if bytes.is_empty() {
+            return None;
+        }
+        // A part that is shared would keep all of the answer as long as it waits to be sent.
+        let piece = Bytes::copy_from_slice(&bytes.split_to(PIECE.min(bytes.len())));
+        Some((Ok::<_, Infallible>(piece), (bytes, held)))
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
 }
 
 /// Sees to it that no answer is kept by somebody in between, or taken for something else.

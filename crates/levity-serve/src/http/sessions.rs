@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use http::Uri;
 use levity_core::text::is_blank;
-use levity_core::{ConversationId, ConversationInfo, ConversationQuery};
+use levity_core::{ConversationId, ConversationInfo, ConversationQuery, MemoryStore};
 use levity_memory::{Conversations, conversation_id_fits};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,6 +23,12 @@ mod plans;
 
 /// How many sessions or messages a page has by default, and at most.
 const PAGE: (usize, usize) = (50, 500);
+
+/// How many bytes of messages a page has, as JSON: 1 MiB. One message may be larger.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// How many messages are read at once: each may be as large as a page.
+const READ_AT_ONCE: usize = 8;
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -131,9 +137,8 @@ pub(super) async fn show(
         return Err(Problem::not_found("no_session", "there is no such conversation"));
     }
     let last = remembered.end.saturating_sub(most as u64);
-    let messages = store.read(&id, wanted.from.unwrap_or(last).max(remembered.first), most).await?;
-    let told: Vec<Value> =
-        messages.iter().map(|(at, message)| json!({"at": at, "message": message})).collect();
+    let from = wanted.from.unwrap_or(last).max(remembered.first);
+    let (messages, next) = page(&**store, &id, from, most).await?;
     Ok(ok(&json!({
         "kind": "conversation",
         "id": id,
@@ -141,8 +146,37 @@ pub(super) async fn show(
         "first": remembered.first,
         "end": remembered.end,
         "summary": remembered.summary,
-        "messages": told,
+        "messages": messages,
+        "next": next.filter(|next| *next < remembered.end),
     })))
+}
+
+/// Messages from a place on: so many at most, and no more bytes than a page has unless the first message is larger. With the place
+/// behind them.
+async fn page(
+    store: &dyn MemoryStore,
+    id: &ConversationId,
+    mut from: u64,
+    most: usize,
+) -> Answered<(Vec<Value>, Option<u64>)> {
+    let (mut told, mut room): (Vec<Value>, usize) = (Vec::new(), PAGE_BYTES);
+    while told.len() < most {
+        let few = store.read(id, from, READ_AT_ONCE.min(most - told.len())).await?;
+        if few.is_empty() {
+            return Ok((told, None));
+        }
+        for (at, message) in &few {
+            let json = json!({"at": at, "message": message});
+            let left = room.checked_sub(json.to_string().len());
+            if left.is_none() && !told.is_empty() {
+                return Ok((told, Some(*at)));
+            }
+            room = left.unwrap_or_default();
+            from = at.saturating_add(1);
+            told.push(json);
+        }
+    }
+    Ok((told, Some(from)))
 }
 
 pub(super) async fn forget(

@@ -13,6 +13,7 @@ use super::answer::{Answered, Problem, ok, told_cause};
 use super::asks::ask_json;
 use super::input::root;
 use super::target::RunPath;
+use crate::access::Caller;
 use crate::runs::{LiveRun, Outcome, Standing};
 
 /// A run and all that is told about it.
@@ -28,30 +29,30 @@ pub(super) struct Shown {
     queued: bool,
 }
 
-pub(super) async fn show(State(api): State<Arc<Api>>, RunPath(id): RunPath) -> Answered {
+pub(super) async fn show(State(api): State<Arc<Api>>, caller: Caller, RunPath(id): RunPath) -> Answered {
     if id.parent().is_some() {
-        return below(&api, &id).await;
+        return below(&api, &caller, &id).await;
     }
-    Ok(ok(&shown(&api, &id).await?.json()))
+    Ok(ok(&shown(&api, &caller, &id).await?.json()))
 }
 
 /// The run of this id.
-pub(super) async fn shown(api: &Api, id: &RunId) -> Answered<Shown> {
+pub(super) async fn shown(api: &Api, caller: &Caller, id: &RunId) -> Answered<Shown> {
     if let Some(run) = api.runs.get(id) {
         let live = Shown::live(api, &run).await;
         if live.stopped.is_none() || !api.runs.runtime().journal().keeps() {
             return Ok(live);
         }
-        return kept(api, id, live.stopped).await;
+        return kept(api, caller, id, live.stopped).await;
     }
-    kept(api, id, None).await
+    kept(api, caller, id, None).await
 }
 
 /// A run of the journal.
-async fn kept(api: &Api, id: &RunId, stopped: Option<String>) -> Answered<Shown> {
-    let standing = api.runs.standing(id).await?;
+async fn kept(api: &Api, caller: &Caller, id: &RunId, stopped: Option<String>) -> Answered<Shown> {
+    let standing = api.runs.standing_for(caller, id).await?;
     let over = standing.ending.is_some();
-    let asks = if over { Vec::new() } else { api.runs.asks(id).await? };
+    let asks = if over { Vec::new() } else { api.runs.asks_for(caller, id).await? };
     Ok(Shown { id: id.clone(), standing, asks, here: false, stopped, queued: api.runs.is_queued(id) })
 }
 
@@ -119,14 +120,16 @@ fn usage_json(usage: &Usage) -> Value {
 }
 
 /// A run that another one started, as its records tell it.
-async fn below(api: &Api, id: &RunId) -> Answered {
-    let records =
-        api.runs.runtime().journal().read(id).await.map_err(|error| Problem::from_journal(&error))?;
-    let Some(summary) = RunSummary::of(id, &records) else {
+async fn below(api: &Api, caller: &Caller, id: &RunId) -> Answered {
+    let (runtime, run) = (api.runs.runtime().clone(), id.clone());
+    let read = api.runs.with_journal(caller, async move {
+        let records = runtime.journal().read(&run).await?;
+        Ok(RunSummary::of(&run, &records).map(|summary| (summary, RunReport::of(&run, &records))))
+    });
+    let Some((summary, report)) = read.await? else {
         let message = format!("there is no run `{id}` in the journal; `{}` is the one above", root(id));
         return Err(Problem::not_found("no_run", message));
     };
-    let report = RunReport::of(id, &records);
     let mut json = super::list::summary_json(api, &summary);
     json.insert("model_calls".into(), report.model_calls.into());
     json.insert("usage".into(), usage_json(&report.usage));

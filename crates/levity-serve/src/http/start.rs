@@ -114,7 +114,7 @@ async fn begun(api: &Api, run: &LiveRun, wait: bool) -> Answered {
 
 /// Answers with the run of this id, if there is one and it is the one that is wanted.
 async fn existing(api: &Api, caller: &Caller, id: &RunId, goal: &str) -> Answered<Option<Response>> {
-    let standing = match api.runs.standing(id).await {
+    let standing = match api.runs.standing_for(caller, id).await {
         Ok(standing) => standing,
         Err(Error::NoRun(_)) => return Ok(None),
         // One that cannot be looked at is there, too; whoever wants it anew must call it something else.
@@ -125,10 +125,10 @@ async fn existing(api: &Api, caller: &Caller, id: &RunId, goal: &str) -> Answere
         return Err(exists(id));
     }
     // The process that had begun it may have ended before its answer was sent.
-    if standing.ending.is_none() && api.runs.get(id).is_none() && !input::is_driven(api, id).await? {
+    if standing.ending.is_none() && api.runs.get(id).is_none() && !input::is_driven(api, caller, id).await? {
         api.runs.resume_for(caller, id).await?;
     }
-    Ok(Some(located(StatusCode::OK, &shown(api, id).await?)))
+    Ok(Some(located(StatusCode::OK, &shown(api, caller, id).await?)))
 }
 
 fn exists(id: &RunId) -> Problem {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::Api;
 use super::answer::{Answered, Problem, told};
-use super::input::{body, body_or_default, is_driven, records, root};
+use super::input::{body, body_or_default, is_driven, not_ended, root};
 use super::target::RunPath;
 use crate::access::Caller;
 use crate::quota::QuotaFull;
@@ -49,7 +49,12 @@ pub(super) async fn pause(
     }
 }
 
-pub(super) async fn cancel(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
+pub(super) async fn cancel(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    request: Request,
+) -> Answered {
     let why: Why = body_or_default(&api, request).await?;
     let reason = why.reason.unwrap_or_else(|| "cancelled by HTTP".to_owned());
     match here(&api, &id) {
@@ -57,11 +62,16 @@ pub(super) async fn cancel(State(api): State<Arc<Api>>, RunPath(id): RunPath, re
             let here = Here { way: Way::Cancel, ..here };
             heard(&api, &id, here, |control| async move { control.cancel(reason).await }).await
         }
-        None => write(&api, &id, Post::Command(Command::Cancel { reason })).await,
+        None => write(&api, &caller, &id, Post::Command(Command::Cancel { reason })).await,
     }
 }
 
-pub(super) async fn say(State(api): State<Arc<Api>>, RunPath(id): RunPath, request: Request) -> Answered {
+pub(super) async fn say(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+    request: Request,
+) -> Answered {
     let Words { text } = body(&api, request).await?;
     if is_blank(&text) {
         return Err(Problem::invalid("invalid", "`text` is what to say; it must not be empty or invisible"));
@@ -73,7 +83,7 @@ pub(super) async fn say(State(api): State<Arc<Api>>, RunPath(id): RunPath, reque
         }
         None => {
             let message = Arc::new(Message::user(text));
-            write(&api, &id, Post::Command(Command::Say { message })).await
+            write(&api, &caller, &id, Post::Command(Command::Say { message })).await
         }
     }
 }
@@ -92,8 +102,8 @@ pub(super) async fn resume(
     if id.parent().is_some() {
         return Err(Problem::conflict("child", format!("`{id}` goes on with `{}`; resume that", root(&id))));
     }
-    records(&api, &id).await?;
-    if is_driven(&api, &id).await? {
+    not_ended(&api, &caller, &id).await?;
+    if is_driven(&api, &caller, &id).await? {
         return write_all(&api, &caller, &id, Command::Resume).await;
     }
     let run = api.runs.resume_for(&caller, &id).await?;
@@ -137,16 +147,23 @@ where
 }
 
 /// Writes into the journal of a run that nobody drives, or leaves word for the process that does.
-pub(super) async fn write(api: &Api, id: &RunId, post: Post) -> Answered {
-    records(api, id).await?;
-    Ok(said(id, name(api.runs.runtime().tell(id, post).await?)))
+pub(super) async fn write(api: &Api, caller: &Caller, id: &RunId, post: Post) -> Answered {
+    not_ended(api, caller, id).await?;
+    let (runtime, run) = (api.runs.runtime().clone(), id.clone());
+    let told = api.runs.with_journal(caller, async move { Ok(runtime.tell(&run, post).await) }).await??;
+    Ok(said(id, name(told)))
 }
 
 /// The same for what runs below must hear, too; all of them hear it, whether or not anybody waits.
 async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: Command) -> Answered {
-    records(api, id).await?;
+    not_ended(api, caller, id).await?;
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
-    let told = api.runs.see_through(caller, async move { tell_all(&runtime, &run, command).await }).await;
+    let place = api.runs.journal_place(caller).await?;
+    let tell = async move {
+        let _place = place;
+        tell_all(&runtime, &run, command).await
+    };
+    let told = api.runs.see_through(caller, tell).await;
     let told = told.map_err(|QuotaFull { most }| {
         let message = format!("{most} commands are being passed on; this was not taken, so tell it again");
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).later(1)

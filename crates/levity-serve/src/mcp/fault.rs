@@ -44,7 +44,7 @@ impl Fault {
         matches!(&self.0, Cause::Refused { code, .. } if *code == ErrorCode::RESOURCE_NOT_FOUND.0)
     }
 
-    pub(super) fn busy(message: impl Into<String>) -> Self {
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode(-32000), message, None)
     }
 

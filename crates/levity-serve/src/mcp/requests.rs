@@ -24,6 +24,7 @@ use super::session::{Session, is_modern, words};
 use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, TaskSupport, wire};
 use crate::access::{Caller, TokenScope};
 use crate::quota::Permit;
+use crate::shown::{SHOWN_ARGS, ShownArgs, visible};
 
 /// What a request came to.
 enum Answer {
@@ -335,7 +336,7 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
     let cx = || CallCx::new(run.clone(), call.id.as_str()).with_progress(client.listener());
     let mut dispatched = dispatcher.dispatch(&call, false, cx()).await;
     if let Dispatched::NeedsApproval { reason } = &dispatched {
-        approve(&client, &call.name, reason).await?;
+        approve(&client, &call, reason).await?;
         dispatched = dispatcher.dispatch(&call, true, cx()).await;
     }
     match dispatched {
@@ -353,14 +354,22 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
 }
 
 /// Asks the person at the client.
-async fn approve(client: &Client, tool: &str, reason: &str) -> Result<(), Fault> {
+async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), Fault> {
     if !client.caller().may(TokenScope::Approve) {
         let message = format!("{reason}, and {}", client.caller().missing(TokenScope::Approve));
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
     }
     let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
-    let form =
-        ElicitForm::new(format!("`{tool}` is about to be called: {reason}. Is that all right?"), schema);
+    let args = ShownArgs::new(&call.args);
+    if !args.is_whole {
+        let message = format!(
+            "{reason}, and a person is asked only about calls of {SHOWN_ARGS} bytes at most; make a shorter call"
+        );
+        return Err(ToolError::new(ToolErrorKind::Denied, message).into());
+    }
+    let (name, args, reason) = (visible(&call.name), args.text, visible(reason));
+    let question = format!("`{name}` is about to be called with {args}: {reason}. Is that all right?");
+    let form = ElicitForm::new(question, schema);
     match client.elicit(form).await? {
         ElicitReply::Accept(content) if content.get("allow") == Some(&Value::Bool(true)) => Ok(()),
         _ => {

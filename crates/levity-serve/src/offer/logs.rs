@@ -1,8 +1,8 @@
 use async_trait::async_trait;
-use bytes::Bytes;
 use levity_core::{RunId, RunQuery, RunSummary};
 
 use crate::access::Caller;
+use crate::error::Error;
 use crate::mcp::{Fault, Page, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
 use crate::runs::Runs;
 
@@ -24,17 +24,13 @@ impl RunLogs {
         Self { runs }
     }
 
-    async fn log(&self, run: &RunId) -> Result<String, Fault> {
-        let told = self.runs.told(run).await.map_err(|_| gone(run))?;
-        let mut room = MOST;
-        let fits = |line: &&Bytes| {
-            let left = room.checked_sub(line.len() + 1);
-            room = left.unwrap_or_default();
-            left.is_some()
-        };
-        let count = told.iter().rev().take_while(fits).count();
+    async fn log(&self, caller: &Caller, run: &RunId) -> Result<String, Fault> {
+        let told = self.runs.told(caller, run, MOST).await.map_err(|error| match error {
+            Error::JournalBusy { .. } => Fault::busy(error.to_string()),
+            _ => gone(run),
+        })?;
         let mut text = Vec::new();
-        for line in &told[told.len() - count..] {
+        for line in &told {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
@@ -70,7 +66,8 @@ impl Resources for RunLogs {
         let Some(run) = ask.uri.strip_prefix(URL) else {
             return Err(Fault::not_found(format!("there is nothing at `{}`", ask.uri)));
         };
-        let text = self.log(&RunId::new(ask.client.caller().own(run))).await?;
+        let caller = ask.client.caller();
+        let text = self.log(caller, &RunId::new(caller.own(run))).await?;
         Ok(vec![ResourceContent::text(ask.uri, text).with_mime(KIND)])
     }
 }

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::mcp::{Call, Client, ClientModel, ElicitForm, ElicitReply, Fault, Handler, Reply};
 use crate::runner::Runner;
 use crate::runs::{LiveRun, Order, Outcome, Runs};
+use crate::shown::{ShownArgs, visible};
 
 /// Makes the agent that answers a query, with the model of the client that asks.
 ///
@@ -61,8 +62,8 @@ pub(super) struct Query {
 const LONGEST_SESSION: usize = 128;
 /// How many bytes of messages an answer has at most, as JSON.
 const LONGEST_HISTORY: usize = 1 << 20;
-/// How much of a call's arguments a person is shown.
-const SHOWN_ARGS: usize = 2_000;
+/// How much of what a run had reached is told when it gave no answer.
+const SHOWN_TEXT: usize = 2_000;
 const GONE: &str = "whoever asked for it has left or took it back";
 
 #[derive(Deserialize)]
@@ -310,33 +311,37 @@ async fn decide(client: Client, ask: Ask) -> (Ask, Decision) {
         let decision = Decision::deny(client.caller().missing(TokenScope::Approve));
         return (ask, decision);
     }
+    let args = ShownArgs::new(&ask.call.args);
     let form = match ask.wanted {
-        Wanted::Answer => ElicitForm::new(ask.reason.clone(), answer_form()),
-        _ => ElicitForm::new(question(&ask), permission_form()),
+        Wanted::Answer => ElicitForm::new(visible(&ask.reason), answer_form()),
+        _ => ElicitForm::new(question(&ask, &args), permission_form(args.is_whole)),
     };
     let decision = match client.elicit(form).await {
-        Ok(ElicitReply::Accept(said)) => decided(&ask, &Value::Object(said)),
+        Ok(ElicitReply::Accept(said)) => decided(&ask, args.is_whole, &Value::Object(said)),
         Ok(_) => Decision::deny("the person at the other end did not agree"),
         Err(error) => Decision::deny(format!("nobody could be asked: {error}")),
     };
     (ask, decision)
 }
 
-fn question(ask: &Ask) -> String {
-    let args = ask.call.args.to_string();
-    format!(
-        "May the agent call `{}` with {}? It is asked because {}.",
-        ask.call.name,
-        clipped(&args, SHOWN_ARGS),
-        ask.reason
-    )
+fn question(ask: &Ask, args: &ShownArgs) -> String {
+    let (name, reason, text) = (visible(&ask.call.name), visible(&ask.reason), &args.text);
+    let question = format!("May the agent call `{name}` with {text}? It is asked because {reason}.");
+    match args.is_whole {
+        true => question,
+        false => format!("{question} {TOO_LONG}"),
+    }
 }
 
-fn permission_form() -> Value {
+/// What is told of a call that is too long to be shown whole.
+const TOO_LONG: &str = "The call is too long to be shown whole, so it can only be denied here. To allow such a call, start the                         run by `levity run` or by the HTTP API, which show all of it.";
+
+fn permission_form(may_allow: bool) -> Value {
+    let decisions: &[&str] = if may_allow { &["allow", "deny"] } else { &["deny"] };
     json!({
         "type": "object",
         "properties": {
-            "decision": {"type": "string", "title": "Decision", "enum": ["allow", "deny"]},
+            "decision": {"type": "string", "title": "Decision", "enum": decisions},
             "reason": {"type": "string", "title": "Why", "description": "The agent is told, when it is denied."},
         },
         "required": ["decision"],
@@ -351,11 +356,14 @@ fn answer_form() -> Value {
     })
 }
 
-fn decided(ask: &Ask, said: &Value) -> Decision {
+fn decided(ask: &Ask, is_whole: bool, said: &Value) -> Decision {
     let word = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
     match ask.wanted {
         Wanted::Answer => Decision::answer(word("answer")),
-        _ if word("decision") == "allow" => Decision::Allow,
+        _ if word("decision") == "allow" && is_whole => Decision::Allow,
+        _ if word("decision") == "allow" => {
+            Decision::deny("the call is too long to be shown to a person whole")
+        }
         _ => Decision::deny(match word("reason") {
             reason if reason.trim().is_empty() => "a person denied it".to_owned(),
             reason => reason,
@@ -383,7 +391,7 @@ fn reply(
         Outcome::Ended(ending) => {
             let reached = match ending.text.trim() {
                 "" => String::new(),
-                text => format!(" What it had reached: {}", clipped(text, SHOWN_ARGS)),
+                text => format!(" What it had reached: {}", clipped(text, SHOWN_TEXT)),
             };
             let why = why(&ending.status);
             Err(ToolError::failed(format!("run `{}` gave no answer: {why}.{reached}", run.id())).into())

@@ -22,7 +22,7 @@ impl Runs {
             for found in self.runtime().journal().list(&query).await? {
                 match self.resume(&found.run).await {
                     Ok(_) => {}
-                    Err(Error::Full { .. }) => self.enqueue(found.run),
+                    Err(Error::Full { .. } | Error::JournalBusy { .. }) => self.enqueue(found.run),
                     Err(error) if is_elsewhere(&error) => {}
                     Err(error) => failed.push((found.run, error)),
                 }

@@ -309,6 +309,41 @@ async fn what_a_run_asks_is_asked_by_the_client() {
     assert_eq!(client.value("query", json!({"prompt": "Paint"})).await["statistics"]["failed_calls"], 0);
 }
 
+/// Allows everything that it may, and remembers what it was asked.
+#[derive(Clone, Default)]
+struct Agreeable(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);
+
+#[async_trait]
+impl Elicitor for Agreeable {
+    async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
+        let ElicitAsk::Form(form) = ask else { return ElicitReply::Cancel };
+        let decision = form.schema["properties"]["decision"]["enum"][0].clone();
+        self.0.lock().unwrap().push(form);
+        ElicitReply::Accept(json!({"decision": decision}).as_object().unwrap().clone())
+    }
+}
+
+#[tokio::test]
+async fn query_has_a_person_allow_only_calls_that_are_shown_whole() {
+    for (text, goes, shown) in [
+        ("x".repeat(5_000) + "; rm -rf", true, "; rm -rf\"}?"),
+        ("x".repeat(8_000) + "; rm -rf", true, "; rm -rf\"}?"),
+        ("x".repeat(9_000) + "; rm -rf" + &"x".repeat(9_000), false, "can only be denied here"),
+        ("a\u{202e}b\u{200b}c".to_owned(), true, "a\\u202eb\\u200bc"),
+        ("\u{200b}".repeat(2_000), false, "can only be denied here"),
+    ] {
+        let script = ScriptedModel::new().call("send", json!({"to": text})).reply("Done.").by_history();
+        let person = Agreeable::default();
+        let client = connect(offered(runs(script)), |servers| servers.elicitor(person.clone())).await;
+        let answer = client.value("query", json!({"prompt": "Send it"})).await;
+        assert_eq!(answer["statistics"]["failed_calls"] == 0, goes, "{answer}");
+        let asked = person.0.lock().unwrap();
+        let [form] = &asked[..] else { panic!("it is asked once") };
+        assert!(form.message.contains(shown) && form.message.len() < 9_000, "{}", form.message);
+        assert!(!form.message.contains(['\u{202e}', '\u{200b}']), "{}", form.message);
+    }
+}
+
 #[tokio::test]
 async fn the_model_of_the_client_answers() {
     let base = Agent::builder(ScriptedModel::new()).runtime(runtime()).build().unwrap();

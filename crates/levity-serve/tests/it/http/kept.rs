@@ -56,6 +56,35 @@ async fn conversations_are_listed_read_and_forgotten() {
 }
 
 #[tokio::test]
+async fn page_of_messages_has_a_size_and_says_how_to_read_on() {
+    let conversations = Conversations::new(InMemory::new(), SystemWorld).never_expire();
+    let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
+    let server = Server::with(runs, |api| api.conversations(conversations.clone())).await;
+    let id = ConversationId::new("c");
+    // The last one is larger than a page.
+    let sizes = [vec![300 << 10; 10], vec![2 << 20]].concat();
+    let messages = sizes.iter().map(|size| Message::user("x".repeat(*size)));
+    let change = Change::at(0).with_messages(messages).when(Timestamp::from_millis(1));
+    conversations.store().save(&id, &change).await.unwrap();
+    let (mut found, mut from, mut pages) = (Vec::new(), 0, Vec::new());
+    loop {
+        let page = server.client.get(&format!("/v1/sessions/c?limit=500&from={from}")).await.is(200);
+        let messages = page["messages"].as_array().unwrap();
+        pages.push(messages.len());
+        assert!(messages.len() == 1 || page.to_string().len() < (1 << 20) + 1000);
+        found.extend(messages.iter().map(|one| one["at"].as_u64().unwrap()));
+        let Some(next) = page["next"].as_u64() else { break };
+        from = next;
+    }
+    assert_eq!((found, pages), ((0..11).collect(), vec![3, 3, 3, 1, 1]));
+    let page = server.client.get("/v1/sessions/c?limit=2&from=0").await.is(200);
+    assert_eq!((page["messages"].as_array().unwrap().len(), &page["next"]), (2, &json!(2)));
+    let last = server.client.get("/v1/sessions/c?limit=1").await.is(200);
+    assert_eq!((&last["messages"][0]["at"], &last["next"]), (&json!(10), &Value::Null));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_conversation_that_nobody_keeps_is_refused() {
     let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()))).await;
     let answer = server.client.post("/v1/runs", json!({"goal": "x", "conversation": "c"})).await;

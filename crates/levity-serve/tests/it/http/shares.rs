@@ -1,13 +1,23 @@
 //! One named token takes a share of what the server has, and leaves the rest to others.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunSummary};
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_serve::http::HttpApi;
+use levity_serve::{Order, Runs};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::client::TOKEN;
-use super::support::Held;
+use super::support::{Held, agent};
 use super::tenants::{As, Site};
 
 /// Opens a stream of events, and gives the status and the stream.
@@ -55,7 +65,7 @@ async fn runs_started_at_once_stay_within_the_share() {
 async fn tool_routes_keep_places_for_other_tokens() {
     let (held, permits) = Held::new();
     let model = ScriptedModel::new().reply("1");
-    let set_api = |api: levity_serve::http::HttpApi| api.tool_calls(8);
+    let set_api = |api: HttpApi| api.tool_calls(8);
     let site = Site::offering(model, |agent| agent.tool(held), |runs| runs, set_api).await;
     let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
     let mut calls = JoinSet::new();
@@ -83,7 +93,7 @@ async fn tool_routes_keep_places_for_other_tokens() {
 async fn event_streams_keep_places_for_other_tokens() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let set_api = |api: levity_serve::http::HttpApi| api.readers(8);
+    let set_api = |api: HttpApi| api.readers(8);
     let site = Site::offering(model, |agent| agent.tool(held), |runs| runs, set_api).await;
     for who in ["ann", "bob"] {
         site.as_(who).post("/v1/runs", json!({"goal": "Hold.", "id": "r"})).await.is(201);
@@ -108,7 +118,7 @@ async fn event_streams_keep_places_for_other_tokens() {
 async fn token_share_can_be_set() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let set_runs = |runs: levity_serve::Runs| runs.most(4).token_share(100);
+    let set_runs = |runs: Runs| runs.most(4).token_share(100);
     let site = Site::offering(model, |agent| agent.tool(held), set_runs, |api| api).await;
     for status in [201, 201, 201, 201, 429] {
         let answer = site.as_("ann").ask("POST", "/v1/runs", json!({"goal": "Hold."})).await;
@@ -150,7 +160,7 @@ async fn large_bodies_that_do_not_come_leave_room_for_other_tokens() {
 #[tokio::test]
 async fn requests_that_wait_leave_room_for_other_tokens() {
     let model = ScriptedModel::new().reply("1");
-    let set_api = |api: levity_serve::http::HttpApi| api.requests(8);
+    let set_api = |api: HttpApi| api.requests(8);
     let site = Site::offering(model, |agent| agent, |runs| runs, set_api).await;
     let mut held = Vec::new();
     for _ in 0..8 {
@@ -188,5 +198,220 @@ async fn runs_of_one_token_do_not_push_ended_runs_of_others_out_of_memory() {
     for (id, kept) in [("bob-r", true), ("mine", true), ("ann-r0", false), ("ann-r69", true)] {
         assert_eq!(site.server.runs.get(&id.into()).is_some(), kept, "{id}");
     }
+    site.server.stop().await;
+}
+
+/// A journal that counts who reads whole runs, and has those of one tenant wait for permits.
+#[derive(Clone)]
+pub(crate) struct SlowJournal(Arc<Slow>);
+
+struct Slow {
+    journal: MemoryJournal,
+    slow: &'static str,
+    permits: Semaphore,
+    reads: AtomicUsize,
+    under_way: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl SlowJournal {
+    pub(crate) fn new(journal: MemoryJournal, slow: &'static str) -> Self {
+        let (reads, under_way, peak) = <(AtomicUsize, AtomicUsize, AtomicUsize)>::default();
+        Self(Arc::new(Slow { journal, slow, permits: Semaphore::new(0), reads, under_way, peak }))
+    }
+
+    /// Lets all who wait go on, and those who come.
+    pub(crate) fn hurry(&self) {
+        self.0.permits.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    /// How many runs have been read, and how many at most at the same time.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.0.reads.load(Ordering::SeqCst), self.0.peak.load(Ordering::SeqCst))
+    }
+
+    async fn wait(&self, run: &RunId) {
+        let Slow { slow, permits, reads, under_way, peak, .. } = &*self.0;
+        reads.fetch_add(1, Ordering::SeqCst);
+        if run.as_str().starts_with(slow) {
+            peak.fetch_max(under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            permits.acquire().await.unwrap().forget();
+            under_way.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for SlowJournal {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.wait(run).await;
+        self.0.journal.open(run).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.0.journal.list(query).await
+    }
+
+    async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+        self.wait(run).await;
+        self.0.journal.read(run).await
+    }
+}
+
+/// A journal in which these runs have ended.
+pub(crate) async fn with_ended(runs: &[&str]) -> MemoryJournal {
+    let journal = MemoryJournal::new();
+    let there = Runs::new(agent(ScriptedModel::new().reply("1"), &journal));
+    for run in runs {
+        there.start(Order::new("Go").id(*run)).unwrap().outcome().await;
+    }
+    journal
+}
+
+#[tokio::test]
+async fn ended_run_is_refused_commands_without_a_read_of_its_records() {
+    let journal = SlowJournal::new(with_ended(&["r"]).await, "nobody-");
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let site = Site::offering(
+        ScriptedModel::new().reply("1"),
+        |agent| agent.runtime(runtime),
+        |runs| runs,
+        |api| api,
+    )
+    .await;
+    let owner = As(site.server.client, TOKEN);
+    for (command, body) in
+        [("say", json!({"text": "x"})), ("pause", json!({})), ("cancel", json!({})), ("resume", json!({}))]
+    {
+        owner.post(&format!("/v1/runs/r/{command}"), body).await.refused(409, "not_running");
+    }
+    // This journal removes nothing.
+    owner.ask("DELETE", "/v1/runs/r", Value::Null).await.refused(422, "refused");
+    assert_eq!(journal.counts().0, 0);
+    owner.post("/v1/runs/none/say", json!({"text": "x"})).await.refused(404, "no_run");
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn reads_of_old_runs_leave_room_for_other_tokens() {
+    let journal = SlowJournal::new(with_ended(&["ann-r", "bob-r"]).await, "ann-");
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let site = Site::offering(
+        ScriptedModel::new().reply("1"),
+        |agent| agent.runtime(runtime),
+        |runs| runs,
+        |api| api.requests(24),
+    )
+    .await;
+    let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
+    let mut asking = JoinSet::new();
+    // As many as the token may have under way at once.
+    for path in ["", "", "", "/asks", "/asks", "/events"] {
+        let token = token.clone();
+        let path = format!("/v1/runs/r{path}");
+        asking.spawn(async move { As(client, &token).get(&path).await.status });
+    }
+    while site.as_("ann").get("/v1/runs").await.status != 429 {
+        tokio::task::yield_now().await;
+    }
+    site.as_("bob").get("/v1/runs/r").await.is(200);
+    site.as_("bob").get("/v1/runs").await.is(200);
+    journal.hurry();
+    assert_eq!(asking.join_all().await, [200; 6]);
+    assert!(journal.counts().1 <= Runs::JOURNAL_READS / 4, "{:?}", journal.counts());
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn client_that_leaves_keeps_its_place_until_its_run_is_read() {
+    let journal = SlowJournal::new(with_ended(&["ann-r"]).await, "ann-");
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let site = Site::offering(
+        ScriptedModel::new().reply("1"),
+        |agent| agent.runtime(runtime),
+        |runs| runs,
+        |api| api.requests(4),
+    )
+    .await;
+    let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
+    for _ in 0..6 {
+        let before = journal.counts().0;
+        let mut asking = JoinSet::new();
+        let token = token.clone();
+        asking.spawn(async move { As(client, &token).get("/v1/runs/r").await.status });
+        // It is under way: this token has one place.
+        while site.as_("ann").get("/v1/runs").await.status != 429 {
+            tokio::task::yield_now().await;
+        }
+        while journal.counts().0 == before && before < 2 {
+            tokio::task::yield_now().await;
+        }
+        asking.abort_all();
+        while site.as_("ann").get("/v1/runs").await.status == 429 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(journal.counts().0, 2);
+    journal.hurry();
+    site.as_("ann").get("/v1/runs/r").await.is(200);
+    site.server.stop().await;
+}
+
+/// A connection whose client asks for something and takes only the beginning of the answer.
+async fn ask_and_wait(who: &As<'_>, path: &str) -> BufReader<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(who.0.0).await.unwrap();
+    let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n", who.0.0, who.1);
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let (mut lines, mut line) = (BufReader::with_capacity(256, stream), String::new());
+    lines.read_line(&mut line).await.unwrap();
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    lines
+}
+
+/// How large the answer is that clients do not read: more than the system takes for them.
+const LARGE: usize = 8 << 20;
+
+async fn large_answers(set_api: impl FnOnce(HttpApi) -> HttpApi) -> Site {
+    let model = ScriptedModel::new().reply("x".repeat(LARGE));
+    let site = Site::offering(model, |agent| agent, |runs| runs, set_api).await;
+    site.as_("ann").post("/v1/runs", json!({"goal": "Go", "id": "r"})).await.is(201);
+    site.server.runs.get(&"ann-r".into()).unwrap().outcome().await;
+    site
+}
+
+#[tokio::test]
+async fn request_keeps_its_place_until_its_answer_is_sent() {
+    let site = large_answers(|api| api.requests(4)).await;
+    let ann = site.as_("ann");
+    let mut slow = ask_and_wait(&ann, "/v1/runs/r").await;
+    ann.get("/v1/runs").await.refused(429, "full");
+    site.as_("bob").get("/v1/runs").await.is(200);
+    let mut rest = vec![0; LARGE];
+    slow.read_exact(&mut rest).await.unwrap();
+    while ann.get("/v1/runs").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    // Who leaves has no place, either.
+    drop(ask_and_wait(&ann, "/v1/runs/r").await);
+    while ann.get("/v1/runs").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn client_that_takes_an_answer_too_slowly_is_closed() {
+    let site = large_answers(|api| api.requests(4).answer_time(Duration::from_secs(1))).await;
+    let ann = site.as_("ann");
+    let mut slow = ask_and_wait(&ann, "/v1/runs/r").await;
+    ann.get("/v1/runs").await.refused(429, "full");
+    while ann.get("/v1/runs").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    let mut taken = Vec::new();
+    let _ = slow.read_to_end(&mut taken).await;
+    assert!(taken.len() < LARGE, "{}", taken.len());
     site.server.stop().await;
 }
