@@ -13,7 +13,7 @@ use crate::runnable::Runnable;
 ///
 /// # Errors
 /// When there is no such run, or it is not one of this kind.
-pub async fn history<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Machine>, Error> {
+pub async fn replay_run<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Machine>, Error> {
     let records = read(&**what.runtime().journal(), run).await?;
     replay(run, &records, |kind, state| what.inspect(kind, state))
 }
@@ -23,7 +23,7 @@ pub async fn history<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Mac
 /// # Errors
 /// When there is no such run, or it is not one of this kind.
 pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, Error> {
-    let folded = history(what, run).await?;
+    let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
     asks_of(run.clone(), is_over, under_way, what.executor(), what.runtime().journal().clone()).await
 }

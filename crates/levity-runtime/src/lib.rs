@@ -63,7 +63,7 @@ pub use error::{ControlError, Divergence, Error};
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
 pub use handle::{RunHandle, Text};
-pub use inspect::{asks, history};
+pub use inspect::{asks, replay_run};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use replay::{Replay, changes, check_setup, replay};

@@ -151,7 +151,7 @@ where
     }
 
     async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
-        let replay = levity_runtime::history(self, run).await;
+        let replay = levity_runtime::replay_run(self, run).await;
         Ok(replay.map_err(|error| lost(run, error))?.events)
     }
 

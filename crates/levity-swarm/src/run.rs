@@ -131,7 +131,8 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     }
     let goes_on = start.first.is_some() || !start.history.is_empty();
     if goes_on && !matches!(rules.pattern.0, Kind::Handoff(_)) {
-        return Err(Error::setting("after", "is only for swarms with a `Handoff`; leave it out"));
+        let setting = if start.first.is_some() { "after" } else { "history" };
+        return Err(Error::setting(setting, "is only for swarms with a `Handoff`; leave it out"));
     }
     let Some(plan) = &start.plan else { return Ok(()) };
     let Kind::Router(router) = &rules.pattern.0 else {

@@ -97,7 +97,7 @@ impl Swarm {
     /// # Errors
     /// When there is no such run, or this swarm cannot have made it.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Event>> {
-        Ok(levity_runtime::history(self, run).await?.events)
+        Ok(levity_runtime::replay_run(self, run).await?.events)
     }
 
     /// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
