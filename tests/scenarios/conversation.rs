@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use levity::agent::{Error, ErrorKind};
 use levity::core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, EventKind, Hold, MemoryError,
+    Change, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease, MemoryError,
     MemoryErrorKind, MemoryStore, ModelErrorKind, Remembered, Request, Response, Role, Timestamp,
 };
 use levity::memory::{Conversations, InMemory, SqliteMemory};
@@ -304,7 +304,7 @@ impl MemoryStore for Failing {
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
         self.inner.list(query).await
     }
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+    async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         self.inner.hold(id).await
     }
 }

@@ -1,4 +1,6 @@
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -6,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Limits, Machine,
-    Message, ModelCard, Outcome, Resolution, RunId, ToolCall, ToolError, Values, Worst,
+    Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Lease, Limits,
+    Machine, Message, ModelCard, Outcome, Resolution, RunId, ToolCall, ToolError, Values, Worst,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -84,6 +86,12 @@ pub trait Executor: Send + Sync {
     /// has changed since.
     fn setup(&self) -> Vec<(String, Digest)> {
         Vec::new()
+    }
+
+    /// Does what is left to do for a run that has ended, while its lease is still held: see [`Ending::talk`]. There is nobody to
+    /// tell when that fails; the run's own end says more.
+    async fn settle(&self, ending: &Ending) {
+        let _ = ending;
     }
 
     /// Whether a question is answered by somebody, or waits for the host's command.
@@ -305,40 +313,40 @@ pub struct Child {
     pub executor: Arc<dyn Executor>,
     /// What it may use, within what its parent may.
     pub limits: Limits,
-    /// Does what else is to be done for it, if anything is.
-    pub escort: Option<Box<dyn Escort>>,
+    /// Keeps others from its conversation for as long as it is driven.
+    pub lease: Option<ChildLease>,
+}
+
+/// The lease of a child run.
+#[non_exhaustive]
+pub enum ChildLease {
+    /// A new run's: it was needed to make the machine.
+    Held(Lease),
+    /// An old run's: it is waited for before the run goes on, unless the run has ended.
+    Wanted(Pin<Box<dyn Future<Output = Result<Lease, Cause>> + Send>>),
 }
 
 impl Child {
     /// A child run.
     pub fn new(machine: impl Machine + 'static, executor: Arc<dyn Executor>, limits: Limits) -> Self {
-        Self { machine: Box::new(machine), executor, limits, escort: None }
+        Self { machine: Box::new(machine), executor, limits, lease: None }
     }
 
-    /// Says who does what else is to be done for it.
+    /// Gives it a lease.
     #[must_use]
-    pub fn with_escort(mut self, escort: impl Escort + 'static) -> Self {
-        self.escort = Some(Box::new(escort));
+    pub fn with_lease(mut self, lease: ChildLease) -> Self {
+        self.lease = Some(lease);
         self
     }
 }
 
-/// Goes with a child run, for what is no business of its machine's: the hold on a conversation, and what is left to save
-/// when the run was ended at once.
-///
-/// It lives for as long as the run is driven. A run that had ended before, or is only looked over, is not escorted.
-#[async_trait]
-pub trait Escort: Send {
-    /// Before a run goes on that an earlier process left: takes again what cannot be saved. A new run's machine is made
-    /// with it.
-    ///
-    /// # Errors
-    /// When the run cannot go on.
-    async fn join(&mut self) -> Result<(), Cause>;
-
-    /// Once the run has ended, with the last state of its machine. There is nobody to tell when it fails: the run's own
-    /// end says more.
-    async fn ended(&mut self, state: Value);
+impl fmt::Debug for ChildLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Held(_) => "Held",
+            Self::Wanted(_) => "Wanted",
+        })
+    }
 }
 
 impl fmt::Debug for Child {

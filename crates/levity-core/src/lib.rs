@@ -66,7 +66,7 @@ pub use effect::{
 pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
-pub use executor::{Child, EffectCx, Escort, Executor, Live, LiveSink, Permit, Prepared};
+pub use executor::{Child, ChildLease, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
 pub use guard::{Guard, GuardCx, Heard, Intervention, Stage, Subject, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
@@ -75,10 +75,10 @@ pub use journal::{
 };
 pub use limits::{Limit, Limits};
 pub use lost::{LostCall, Resolution, Resolver};
-pub use machine::{Ending, Failure, Input, Machine, MachineKind, Signal, Stats, Status, Step};
+pub use machine::{Ending, Failure, Input, Machine, MachineKind, Signal, Stats, Status, Step, TalkEnd};
 pub use memory::{
-    Change, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind, MemoryStore, Remembered,
-    Summary,
+    Change, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind, MemoryStore,
+    Remembered, Summary,
 };
 pub use message::{
     Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,

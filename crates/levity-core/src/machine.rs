@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Effect, EffectId, EventKind, Finish, Intervention, Limit, MemoryError, Message, ModelError, Outcome,
-    RunId, Timestamp, ToolError, Usage,
+    ConversationId, Effect, EffectId, EventKind, Finish, Intervention, Limit, MemoryError, Message,
+    ModelError, Outcome, RunId, Save, Timestamp, ToolError, Usage,
 };
 
 /// Decides what a run does next, and does nothing itself.
@@ -207,6 +207,28 @@ pub struct Ending {
     /// The guards of the run above that stepped in on what this one returned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
+    /// What is left to do for the conversation that the run is part of. It is in no journal.
+    #[serde(skip)]
+    pub talk: Option<Box<TalkEnd>>,
+}
+
+/// How a run leaves the conversation that it is part of.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TalkEnd {
+    /// The conversation.
+    pub id: ConversationId,
+    /// What was said and is not known to be saved, in that order: a run that is ended at once has no time to save.
+    pub unsaved: Vec<Save>,
+    /// What the conversation is about, in a few words.
+    pub about: String,
+}
+
+impl TalkEnd {
+    /// A conversation with nothing left to save.
+    pub fn new(id: ConversationId, about: impl Into<String>) -> Self {
+        Self { id, unsaved: Vec::new(), about: about.into() }
+    }
 }
 
 impl Ending {
@@ -222,6 +244,7 @@ impl Ending {
             signals: Vec::new(),
             said: Vec::new(),
             guarded: Vec::new(),
+            talk: None,
         }
     }
 }

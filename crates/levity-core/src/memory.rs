@@ -69,7 +69,7 @@ pub trait MemoryStore: Send + Sync {
     /// Holds the conversation until what is returned is dropped: whoever else wants to hold it, here or in another
     /// process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends lets go of what it held. A save or trim of
     /// whoever held it before is done by then, or never will be, also if its future was dropped.
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError>;
+    async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError>;
 }
 
 macro_rules! forward_memory {
@@ -123,7 +123,7 @@ macro_rules! forward_memory {
                 (**self).list(query).await
             }
 
-            async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+            async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
                 (**self).hold(id).await
             }
         }
@@ -311,18 +311,18 @@ impl ConversationInfo {
 }
 
 /// A conversation that is held. Dropping it lets go.
-pub struct Hold(#[expect(dead_code, reason = "it is kept only to be dropped")] Box<dyn Any + Send + Sync>);
+pub struct Lease(#[expect(dead_code, reason = "it is kept only to be dropped")] Box<dyn Any + Send + Sync>);
 
-impl Hold {
+impl Lease {
     /// Lets go by dropping `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
         Self(Box::new(guard))
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hold")
+        f.write_str("Lease")
     }
 }
 

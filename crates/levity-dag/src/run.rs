@@ -138,7 +138,7 @@ impl Runnable for Team {
         }
         Ok(Beginning::later(async move {
             start.files = Some(look_at(files).await?);
-            Ok(GraphMachine::new(rules, start))
+            Ok(GraphMachine::new(rules, start).into())
         }))
     }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::text::is_blank;
 use levity_core::{
-    Cause, Child, ContextSource, ConversationId, Executor, History, Limits, MachineKind, Message, ModelCard,
-    Part, Post, RunId, ToolError,
+    Cause, Child, ChildLease, ContextSource, ConversationId, Executor, History, Lease, Limits, MachineKind,
+    Message, ModelCard, Part, Post, RunId, ToolError,
 };
 use levity_runtime::{
-    Beginning, Conversational, Done, Rejoin, Run, RunHandle, Runnable, Runtime, Stopped, Told, TypedOutput,
+    Beginning, Conversational, Done, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime, Stopped, Told,
+    TypedOutput,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -326,14 +327,20 @@ impl Agent {
     /// # Errors
     /// When a context source fails, the conversation cannot be had, or the state is not one of an agent.
     pub async fn child(&self, errand: impl Into<Errand>, saved: Option<&Value>) -> Result<Child, ToolError> {
-        let machine = match saved {
-            Some(state) => self.restore(state).map_err(ToolError::failed)?,
-            None => self.set_out(errand.into()).await?,
+        let (machine, lease) = match saved {
+            Some(state) => {
+                let machine = self.restore(state).map_err(ToolError::failed)?;
+                let lease = self.lease_of(&machine).map(ChildLease::Wanted);
+                (machine, lease)
+            }
+            None => {
+                let (machine, lease) = self.set_out(errand.into()).await?;
+                (machine, lease.map(ChildLease::Held))
+            }
         };
-        let escort = machine.conversation().map(|id| self.escort(id.clone()));
         let child = Child::new(machine, self.executor(), self.inner.limits);
-        Ok(match escort {
-            Some(escort) => child.with_escort(escort),
+        Ok(match lease {
+            Some(lease) => child.with_lease(lease),
             None => child,
         })
     }
@@ -343,10 +350,10 @@ impl Agent {
         &self,
         history: History,
         conversation: Option<ConversationId>,
-    ) -> Result<Past, Cause> {
+    ) -> Result<(Past, Option<Lease>), Cause> {
         match conversation {
-            None => Ok(Past { history, ..Past::default() }),
-            Some(id) => self.past(&id).await,
+            None => Ok((Past { history, ..Past::default() }, None)),
+            Some(id) => self.past(&id).await.map(|(past, lease)| (past, Some(lease))),
         }
     }
 }
@@ -383,9 +390,9 @@ impl Runnable for Agent {
         let agent = self.clone();
         Ok(Beginning::later(async move {
             let goal = agent.inner.executor.goal(goal).await;
-            let past = agent.past_of(history, conversation).await?;
+            let (past, lease) = agent.past_of(history, conversation).await?;
             let gathered = agent.gather(&goal.message.text(), past.talk.as_ref().map(Talk::id)).await?;
-            Ok(agent.set_in(goal, past, gathered, agent.output()))
+            Ok(Made::with_lease(agent.set_in(goal, past, gathered, agent.output()), lease))
         }))
     }
 
@@ -419,13 +426,8 @@ impl Runnable for Agent {
         })
     }
 
-    fn rejoin(&self) -> Option<Rejoin<AgentMachine>> {
-        let agent = self.clone();
-        Some(Box::new(move |machine| Box::pin(async move { agent.join(machine).await })))
-    }
-
-    fn settle<'a>(&'a self, machine: &'a AgentMachine) -> Option<BoxFuture<'a, ()>> {
-        machine.is_holding().then(|| -> BoxFuture<'a, ()> { Box::pin(self.settle_held(machine)) })
+    fn lease(&self, machine: &AgentMachine) -> Option<LeaseFuture> {
+        self.lease_of(machine)
     }
 
     fn keeps_conversations(&self) -> bool {

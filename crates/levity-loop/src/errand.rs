@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Cause, ConversationId, History, MemoryError, Message, OutputSchema, ToolError};
+use levity_core::{Cause, ConversationId, History, Lease, MemoryError, Message, OutputSchema, ToolError};
 
 use crate::agent::{Agent, AgentInput};
 use crate::machine::{AgentMachine, Talk};
@@ -85,16 +85,16 @@ impl fmt::Debug for Errand {
 
 impl Agent {
     /// The machine of a new run below another.
-    pub(crate) async fn set_out(&self, errand: Errand) -> Result<AgentMachine, ToolError> {
+    pub(crate) async fn set_out(&self, errand: Errand) -> Result<(AgentMachine, Option<Lease>), ToolError> {
         let Errand { input: AgentInput { goal, history, conversation }, output, said } = errand;
         let goal = self.inner.executor.goal(goal).await;
-        let past = self.past_of(history, conversation).await.map_err(no_past)?;
+        let (past, lease) = self.past_of(history, conversation).await.map_err(no_past)?;
         let gathered = self
             .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
             .await
             .map_err(|error| ToolError::failed("the agent's context could not be had").with_source(error))?;
         let machine = self.set_in(goal, past, gathered, output.map(OutputCheck::new));
-        Ok(if said { machine.with_said() } else { machine })
+        Ok((if said { machine.with_said() } else { machine }, lease))
     }
 }
 

@@ -425,6 +425,12 @@ impl Executor for AgentExecutor {
         setup
     }
 
+    async fn settle(&self, ending: &Ending) {
+        if let Some(talk) = &ending.talk {
+            self.settle_talk(talk).await;
+        }
+    }
+
     fn answers(&self, _: &Ask) -> bool {
         self.approver.is_some()
     }

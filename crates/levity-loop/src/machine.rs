@@ -3,10 +3,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Hold,
-    Input, Intervention, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError,
-    Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stage, Stats, Status, Step, ToolError,
-    ToolErrorKind, Usage, estimate_tokens,
+    CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Input,
+    Intervention, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError, Outcome,
+    OutputSchema, Part, Phase, Response, Role, RunId, Stage, Stats, Status, Step, ToolError, ToolErrorKind,
+    Usage, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,8 +62,6 @@ pub struct AgentMachine {
     spec: Arc<AgentSpec>,
     output: Option<OutputCheck>,
     state: State,
-    /// Keeps others from the conversation for as long as this lives.
-    hold: Option<Hold>,
 }
 
 /// Shows where the loop stands, and nothing of what was said.
@@ -248,7 +246,7 @@ impl AgentMachine {
             rules: RULES,
             ending: None,
         };
-        let mut machine = Self::with_state(spec, output, state, past.hold);
+        let mut machine = Self::with_state(spec, output, state);
         if machine.state.history.kept() > 0 {
             machine.may_read();
         }
@@ -256,13 +254,8 @@ impl AgentMachine {
         machine
     }
 
-    fn with_state(
-        spec: Arc<AgentSpec>,
-        output: Option<OutputCheck>,
-        state: State,
-        hold: Option<Hold>,
-    ) -> Self {
-        let mut machine = Self { spec, output, state, hold };
+    fn with_state(spec: Arc<AgentSpec>, output: Option<OutputCheck>, state: State) -> Self {
+        let mut machine = Self { spec, output, state };
         machine.show_summary();
         if machine.state.found.is_empty() {
             machine.look(0);
@@ -289,7 +282,7 @@ impl AgentMachine {
             ));
         }
         let output = output.or_else(|| state.output.clone().map(OutputCheck::new));
-        Ok(Self::with_state(spec, output, state, None))
+        Ok(Self::with_state(spec, output, state))
     }
 
     /// Builds the machine of a run that is only looked at: its answer is not read as a type.
@@ -297,7 +290,7 @@ impl AgentMachine {
         let state = State::deserialize(state)
             .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
         let output = state.output.clone().map(OutputCheck::new);
-        Ok(Self::with_state(spec, output, state, None))
+        Ok(Self::with_state(spec, output, state))
     }
 
     /// The same, with an ending that has what was said.
@@ -309,16 +302,6 @@ impl AgentMachine {
     /// What it was told to do.
     pub(crate) fn goal(&self) -> &Message {
         &self.state.goal
-    }
-
-    /// Keeps others from its conversation for as long as it lives.
-    pub(crate) fn hold(&mut self, hold: Hold) {
-        self.hold = Some(hold);
-    }
-
-    /// Whether it keeps others from its conversation.
-    pub(crate) fn is_holding(&self) -> bool {
-        self.hold.is_some()
     }
 
     /// Goes another way than the run that it began as, with other context.
@@ -535,7 +518,6 @@ pub(crate) struct Past {
     /// What stands for all before the history.
     pub(crate) summary: Option<Arc<str>>,
     pub(crate) talk: Option<Talk>,
-    pub(crate) hold: Option<Hold>,
 }
 
 impl AgentMachine {

@@ -1,12 +1,11 @@
 //! Runs that are part of a conversation.
 
-use async_trait::async_trait;
 use levity_core::{
-    Cause, Change, ConversationId, Escort, History, Hold, MemoryError, MemoryErrorKind, Outcome, Save,
+    Cause, Change, ConversationId, History, Lease, MemoryError, MemoryErrorKind, Outcome, Save, TalkEnd,
     Timestamp,
 };
 use levity_memory::Conversations;
-use serde_json::Value;
+use levity_runtime::LeaseFuture;
 
 use crate::agent::Agent;
 use crate::executor::AgentExecutor;
@@ -24,7 +23,7 @@ impl Agent {
     }
 
     /// What was said before in a conversation, once nobody else has it.
-    pub(crate) async fn past(&self, id: &ConversationId) -> Result<Past, Cause> {
+    pub(crate) async fn past(&self, id: &ConversationId) -> Result<(Past, Lease), Cause> {
         let mut open = self.talks()?.open(id, LOAD).await.map_err(Cause::new)?;
         let remembered = open.take();
         let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
@@ -40,72 +39,31 @@ impl Agent {
             let before = summary.map_or_else(String::new, |text| format!("{text} "));
             summary = Some(format!("{before}({missing} messages are left out here.)").into());
         }
-        Ok(Past { history, summary, talk: Some(talk), hold: Some(Hold::new(open)) })
+        Ok((Past { history, summary, talk: Some(talk) }, Lease::new(open)))
     }
 
     /// Keeps others from the conversation of an old run while it goes on.
-    pub(crate) async fn join(&self, machine: &mut AgentMachine) -> Result<(), Cause> {
-        let Some(id) = machine.talk().map(|talk| talk.id().clone()) else { return Ok(()) };
-        machine.hold(self.hold(&id).await?);
-        Ok(())
-    }
-
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, Cause> {
-        let open = self.talks()?.open(id, 0).await.map_err(Cause::new)?;
-        Ok(Hold::new(open))
-    }
-
-    /// Goes with a run below another that is part of a conversation.
-    pub(crate) fn escort(&self, id: ConversationId) -> impl Escort + use<> {
-        InTalk { agent: self.clone(), id, hold: None }
+    pub(crate) fn lease_of(&self, machine: &AgentMachine) -> Option<LeaseFuture> {
+        let (agent, id) = (self.clone(), machine.conversation()?.clone());
+        Some(Box::pin(async move { Ok(Lease::new(agent.talks()?.open(&id, 0).await.map_err(Cause::new)?)) }))
     }
 
     fn talks(&self) -> Result<&Conversations, Cause> {
         self.conversations().ok_or_else(|| Cause::new(no_memory()))
     }
-
-    /// What is left to do for the conversation of a run that has ended. There is nobody to tell when that fails: the run's
-    /// own end says more. One that had ended before, and is only read from its journal, has no hold on the conversation:
-    /// that may have gone on since, or be forgotten. A fork has none, either.
-    pub(crate) async fn settle_held(&self, machine: &AgentMachine) {
-        self.save_rest(machine).await;
-        let sessions = self.conversations().and_then(Conversations::sessions);
-        if let (Some(sessions), Some(talk)) = (sessions, machine.talk()) {
-            let _ = sessions.note(talk.id(), &machine.session()).await;
-        }
-    }
-
-    /// Saves what a run that was ended at once had no time to save.
-    async fn save_rest(&self, machine: &AgentMachine) {
-        for save in machine.unsaved() {
-            self.inner.executor.save(save).await;
-        }
-    }
-}
-
-/// Does for a run below another what is done for a run of its own that is part of a conversation.
-struct InTalk {
-    agent: Agent,
-    id: ConversationId,
-    /// Of a run that goes on; the machine of a new one has its own.
-    hold: Option<Hold>,
-}
-
-#[async_trait]
-impl Escort for InTalk {
-    async fn join(&mut self) -> Result<(), Cause> {
-        self.hold = Some(self.agent.hold(&self.id).await?);
-        Ok(())
-    }
-
-    async fn ended(&mut self, state: Value) {
-        if let Ok(machine) = AgentMachine::restore_untyped(self.agent.inner.spec.clone(), &state) {
-            self.agent.settle_held(&machine).await;
-        }
-    }
 }
 
 impl AgentExecutor {
+    /// Saves what a run that was ended at once had no time to save, and notes what its conversation is about.
+    pub(crate) async fn settle_talk(&self, talk: &TalkEnd) {
+        for save in &talk.unsaved {
+            self.save(save.clone()).await;
+        }
+        if let Some(sessions) = self.conversations.as_ref().and_then(Conversations::sessions) {
+            let _ = sessions.note(&talk.id, &talk.about).await;
+        }
+    }
+
     pub(crate) async fn save(&self, save: Save) -> Outcome {
         let Some(conversations) = &self.conversations else { return Outcome::Saved(Err(no_memory())) };
         let Save { conversation, mut change, .. } = save;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind, MemoryStore,
+    ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind, MemoryStore,
     Remembered, Timestamp, World,
 };
 
@@ -160,7 +160,7 @@ impl Conversations {
         }
     }
 
-    async fn hold(&self, id: &ConversationId, patience: &mut Patience<'_>) -> Result<Hold, MemoryError> {
+    async fn hold(&self, id: &ConversationId, patience: &mut Patience<'_>) -> Result<Lease, MemoryError> {
         loop {
             match self.store.hold(id).await {
                 Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind,
+    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
     MemoryStore, Message, Remembered, Timestamp,
 };
 use tokio::sync::{Semaphore, oneshot};
@@ -207,12 +207,12 @@ impl MemoryStore for FileMemory {
         self.with(move |folder| folder.list(&query)).await
     }
 
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+    async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let id = id.clone();
         let (give, mut given) = oneshot::channel();
         let hold = move |folder: &Folder| folder.hold(&id, |held| drop(give.send(held)));
         self.with(hold).await?;
-        given.try_recv().map(Hold::new).map_err(|error| {
+        given.try_recv().map(Lease::new).map_err(|error| {
             MemoryError::new(MemoryErrorKind::Io, "what was to be held got lost").with_source(error)
         })
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryStore, Message,
+    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore, Message,
     Remembered, Timestamp,
 };
 
@@ -310,11 +310,11 @@ impl MemoryStore for InMemory {
         Ok(kept::select(infos.into_iter(), query))
     }
 
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+    async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         if !self.lock().held.insert(id.clone()) {
             return Err(MemoryError::busy(id));
         }
-        Ok(Hold::new(Held { store: self.clone(), id: id.clone() }))
+        Ok(Lease::new(Held { store: self.clone(), id: id.clone() }))
     }
 }
 

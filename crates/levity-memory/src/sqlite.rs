@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryStore, Message,
+    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore, Message,
     Remembered, Timestamp,
 };
 
@@ -225,15 +225,15 @@ impl MemoryStore for SqliteMemory {
         self.look(move |readers| readers.list(&query)).await
     }
 
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+    async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let writer = self.writer()?;
-        let ask = || writer.ask(|reply| Work::Hold { id: id.clone(), writer: writer.clone(), reply });
+        let ask = || writer.ask(|reply| Work::Lease { id: id.clone(), writer: writer.clone(), reply });
         let owner = match ask().await? {
-            Ok(held) => return Ok(Hold::new(held)),
+            Ok(held) => return Ok(Lease::new(held)),
             Err(owner) => owner,
         };
         settled(owner).await;
-        ask().await?.map(Hold::new).map_err(|_| MemoryError::busy(id))
+        ask().await?.map(Lease::new).map_err(|_| MemoryError::busy(id))
     }
 }
 

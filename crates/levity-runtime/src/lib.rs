@@ -70,7 +70,7 @@ pub use replay::{Replay, changes, check_setup, replay};
 pub use report::{Comparison, ReportStep, RunReport};
 pub use run::Run;
 pub use runnable::{
-    Beginning, Conversational, End, Observer, Rejoin, RunOrigin, Runnable, Typed, TypedOutput,
+    Beginning, Conversational, End, LeaseFuture, Made, Observer, RunOrigin, Runnable, Typed, TypedOutput,
 };
 pub use runtime::{Done, Job, JobHandle, Runtime, Stopped};
 #[cfg(feature = "sqlite")]

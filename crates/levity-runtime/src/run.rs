@@ -226,11 +226,9 @@ fn job<W: Runnable>(
             return Ok(job.limits(*limits));
         }
         Mode::Resume(run) => {
-            let job = Job::resume(run, executor, move |kind, state| again.restore(kind, state));
-            match what.rejoin() {
-                Some(rejoin) => job.joined(rejoin),
-                None => job,
-            }
+            let leasing = what.clone();
+            Job::resume(run, executor, move |kind, state| again.restore(kind, state))
+                .leased(move |machine| leasing.lease(machine))
         }
         Mode::Fork { from, after } => Job::fork(from, after, executor, move |kind, state| async move {
             again.adapt(again.restore(&kind, &state)?).await
@@ -309,11 +307,6 @@ pub(crate) async fn finish<W: Runnable>(
     ended: Result<Done<W::Machine>, Stopped<W::Machine>>,
     after: Afterwards,
 ) -> End<W::Output, W::Error> {
-    if let Ok(done) = &ended
-        && let Some(rest) = what.settle(&done.machine)
-    {
-        rest.await;
-    }
     if let Some(after) = after {
         after.await;
     }

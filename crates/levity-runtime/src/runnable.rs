@@ -3,7 +3,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{Cause, ConversationId, Executor, History, Limits, Machine, MachineKind, Message, RunId};
+use levity_core::{
+    Cause, ConversationId, Executor, History, Lease, Limits, Machine, MachineKind, Message, RunId,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -167,13 +169,8 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(machine)))
     }
 
-    /// Gives the machine of an old run that has not ended what cannot be saved, such as the lease of a conversation.
-    fn rejoin(&self) -> Option<Rejoin<Self::Machine>> {
-        None
-    }
-
-    /// What is left to do when a run has ended, and before anybody is told.
-    fn settle<'a>(&'a self, _machine: &'a Self::Machine) -> Option<BoxFuture<'a, ()>> {
+    /// Waits for what an old run that has not ended must hold while it is driven, such as its conversation.
+    fn lease(&self, _machine: &Self::Machine) -> Option<LeaseFuture> {
         None
     }
 
@@ -230,15 +227,35 @@ impl<T, E> End<T, E> {
     }
 }
 
-/// What is done with the machine of an old run before it goes on.
-pub type Rejoin<M> = Box<dyn for<'a> FnOnce(&'a mut M) -> BoxFuture<'a, Result<(), Cause>> + Send>;
+/// A lease that is waited for.
+pub type LeaseFuture = BoxFuture<'static, Result<Lease, Cause>>;
+
+/// A machine, and what its run holds while it is driven.
+#[derive(Debug)]
+pub struct Made<M> {
+    pub(crate) machine: M,
+    pub(crate) lease: Option<Lease>,
+}
+
+impl<M> Made<M> {
+    /// A machine whose run holds this.
+    pub fn with_lease(machine: M, lease: Option<Lease>) -> Self {
+        Self { machine, lease }
+    }
+}
+
+impl<M> From<M> for Made<M> {
+    fn from(machine: M) -> Self {
+        Self { machine, lease: None }
+    }
+}
 
 /// The machine of a new run.
 pub struct Beginning<M>(pub(crate) Machined<M>);
 
 pub(crate) enum Machined<M> {
     Now(M),
-    Later(BoxFuture<'static, Result<M, Cause>>),
+    Later(BoxFuture<'static, Result<Made<M>, Cause>>),
 }
 
 impl<M> Beginning<M> {
@@ -248,7 +265,7 @@ impl<M> Beginning<M> {
     }
 
     /// It has yet to be made, which is part of the run: within its time, and until it is cancelled.
-    pub fn later(machine: impl Future<Output = Result<M, Cause>> + Send + 'static) -> Self {
+    pub fn later(machine: impl Future<Output = Result<Made<M>, Cause>> + Send + 'static) -> Self {
         Self(Machined::Later(Box::pin(machine)))
     }
 }
@@ -398,12 +415,8 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.adapt(machine)
     }
 
-    fn rejoin(&self) -> Option<Rejoin<W::Machine>> {
-        self.inner.rejoin()
-    }
-
-    fn settle<'a>(&'a self, machine: &'a W::Machine) -> Option<BoxFuture<'a, ()>> {
-        self.inner.settle(machine)
+    fn lease(&self, machine: &W::Machine) -> Option<LeaseFuture> {
+        self.inner.lease(machine)
     }
 
     fn observes(&self) -> bool {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, Entry, Executor, Journal, Limits, Machine, MachineKind, OpenRun, Opened, Record, RunId, Secrets,
-    World,
+    Cause, Ending, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, Opened, Record,
+    RunId, Secrets, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -20,6 +20,7 @@ use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
 use crate::journal::NoJournal;
 use crate::replay::opened;
+use crate::runnable::{LeaseFuture, Made};
 use crate::trace::Above;
 use crate::world::SystemWorld;
 
@@ -131,7 +132,8 @@ impl Runtime {
         above: Above,
     ) -> (RunId, Driven<M>) {
         // In a box, since a run that is driven needs no room for what it began with.
-        let Begun { run, driver, _close } = Box::pin(self.begin(job, attached, above)).await;
+        let executor = job.executor.clone();
+        let Begun { run, driver, lease, _close } = Box::pin(self.begin(job, attached, above)).await;
         let driven = match driver {
             Ok(driver) => match driver.traced() {
                 Ok(traced) => traced.await,
@@ -139,6 +141,10 @@ impl Runtime {
             },
             Err(stopped) => Err(*stopped),
         };
+        if let Some(lease) = lease {
+            let ending = driven.as_ref().ok().and_then(|machine| machine.ending().cloned());
+            settle_held(&*executor, ending, lease).await;
+        }
         (run, driven)
     }
 
@@ -158,9 +164,9 @@ impl Runtime {
             before.await;
         }
         let opened = self.open(&run, job.origin, job.limits, line).await;
-        let Ready { machine, open, limits, line, fork } = match opened {
+        let Ready { machine, lease, open, limits, line, fork } = match opened {
             Ok(ready) => ready,
-            Err(stopped) => return Begun { run, driver: Err(Box::new(stopped)), _close },
+            Err(stopped) => return Begun { run, driver: Err(Box::new(stopped)), lease: None, _close },
         };
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
         let (executor, audit, name) = (job.executor, job.audit.is_some(), job.name);
@@ -191,7 +197,7 @@ impl Runtime {
             Ok(driver) => Ok(driver.audited(job.audit)),
             Err((machine, error)) => Err(Box::new((Some(machine), error))),
         };
-        Begun { run, driver, _close }
+        Begun { run, driver, lease, _close }
     }
 
     /// Opens the run's log and makes its machine.
@@ -203,51 +209,51 @@ impl Runtime {
         mut line: Option<Line>,
     ) -> Result<Ready<M>, (Option<M>, Error)> {
         let machine = match origin {
-            Origin::New(machine) => *machine,
+            Origin::New(machine) => Made::from(*machine),
             Origin::Later(machine) => {
                 let time = limits.as_ref().and_then(|limits| limits.wall_time);
                 self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
             }
-            Origin::Stored(restore, join) => {
+            Origin::Stored(restore, lease) => {
                 let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
                 on_its_own(run, &open.records).map_err(|error| (None, error))?;
                 let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
                 let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
-                let machine = self.join(run, machine, join, &open.records, &mut line).await?;
-                return Ok(Ready { machine, open, limits, line, fork: None });
+                let lease = lease.and_then(|lease| lease(&machine));
+                let lease = match self.lease(run, lease, &open.records, &mut line).await {
+                    Ok(lease) => lease,
+                    Err(error) => return Err((Some(machine), error)),
+                };
+                return Ok(Ready { machine, lease, open, limits, line, fork: None });
             }
             Origin::Fork(plan) => {
                 return Box::pin(self.fork(run, plan, limits, line)).await.map_err(|error| (None, error));
             }
         };
+        let Made { machine, lease } = machine;
         match self.shared.journal.open(run).await {
             Ok(open) if open.records.is_empty() => {
-                Ok(Ready { machine, open, limits: limits.unwrap_or_default(), line, fork: None })
+                Ok(Ready { machine, lease, open, limits: limits.unwrap_or_default(), line, fork: None })
             }
             Ok(_) => Err((Some(machine), Error::Exists(run.clone()))),
             Err(error) => Err((Some(machine), error.into())),
         }
     }
 
-    /// Does what is to be done before a run goes on that has not ended.
-    async fn join<M>(
+    /// Waits for the lease of a run that goes on, unless it has ended.
+    async fn lease(
         &self,
         run: &RunId,
-        mut machine: M,
-        join: Option<Join<M>>,
+        lease: Option<LeaseFuture>,
         records: &[Record],
         line: &mut Option<Line>,
-    ) -> Result<M, (Option<M>, Error)> {
+    ) -> Result<Option<Lease>, Error> {
         let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
-        let Some(join) = join.filter(|_| !ended) else { return Ok(machine) };
+        let Some(lease) = lease.filter(|_| !ended) else { return Ok(None) };
         let run = run.clone();
-        let joined = tokio::select! {
-            joined = join(&mut machine) => joined.map_err(|cause| Error::Prepare { run, cause }),
+        tokio::select! {
+            lease = lease => lease.map(Some).map_err(|cause| Error::Prepare { run, cause }),
             reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
-        };
-        match joined {
-            Ok(()) => Ok(machine),
-            Err(error) => Err((Some(machine), error)),
         }
     }
 
@@ -277,6 +283,7 @@ impl Runtime {
         let fork = Fork { from: plan.from, opened, now: self.shared.world.now() };
         Ok(Ready {
             machine,
+            lease: None,
             open: OpenRun::from_parts(records, open.log),
             limits,
             line,
@@ -288,10 +295,10 @@ impl Runtime {
     async fn prepare<M>(
         &self,
         run: &RunId,
-        machine: BoxFuture<'static, Result<M, Cause>>,
+        machine: BoxFuture<'static, Result<Made<M>, Cause>>,
         time: Option<Duration>,
         line: &mut Option<Line>,
-    ) -> Result<M, Error> {
+    ) -> Result<Made<M>, Error> {
         let run = run.clone();
         let world = &self.shared.world;
         tokio::select! {
@@ -303,6 +310,14 @@ impl Runtime {
             }
         }
     }
+}
+
+/// Does what is left to do for a run that has ended, and then lets go of what it held.
+pub(crate) async fn settle_held(executor: &dyn Executor, ending: Option<Ending>, lease: Lease) {
+    if let Some(ending) = ending {
+        executor.settle(&ending).await;
+    }
+    drop(lease);
 }
 
 async fn cancelled(line: &mut Option<Line>) -> String {
@@ -356,14 +371,15 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What is done with the machine of an old run before it goes on.
-type Join<M> = Box<dyn for<'a> FnOnce(&'a mut M) -> BoxFuture<'a, Result<(), Cause>> + Send>;
+/// What an old run must hold before it goes on.
+type Leasing<M> = Box<dyn FnOnce(&M) -> Option<LeaseFuture> + Send>;
 
 type Restore<M> = Box<dyn FnOnce(&MachineKind, &Value) -> Result<M, String> + Send>;
 
 /// A run that can be driven.
 struct Ready<M> {
     machine: M,
+    lease: Option<Lease>,
     open: OpenRun,
     limits: Box<Limits>,
     line: Option<Line>,
@@ -376,6 +392,7 @@ type Undriven<M> = Box<(Option<M>, Error)>;
 struct Begun<M> {
     run: RunId,
     driver: Result<Box<Driver<M>>, Undriven<M>>,
+    lease: Option<Lease>,
     _close: Option<CloseOnDrop>,
 }
 
@@ -392,8 +409,8 @@ struct ForkPlan<M> {
 enum Origin<M> {
     Fork(Box<ForkPlan<M>>),
     New(Box<M>),
-    Later(BoxFuture<'static, Result<M, Cause>>),
-    Stored(Restore<M>, Option<Join<M>>),
+    Later(BoxFuture<'static, Result<Made<M>, Cause>>),
+    Stored(Restore<M>, Option<Leasing<M>>),
 }
 
 /// A run to be driven.
@@ -425,7 +442,7 @@ impl<M> Job<M> {
 
     /// A new run whose machine has yet to be made; making it is part of the run.
     pub fn deferred(
-        machine: impl Future<Output = Result<M, Cause>> + Send + 'static,
+        machine: impl Future<Output = Result<Made<M>, Cause>> + Send + 'static,
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self::of(Origin::Later(Box::pin(machine)), executor)
@@ -457,14 +474,10 @@ impl<M> Job<M> {
         self
     }
 
-    /// Before an old run that has not ended goes on, its machine gets what it needs and cannot be saved, such as the
-    /// hold on a conversation. A new run's machine is made with it.
-    pub fn joined(
-        mut self,
-        join: impl for<'a> FnOnce(&'a mut M) -> BoxFuture<'a, Result<(), Cause>> + Send + 'static,
-    ) -> Self {
+    /// What an old run that has not ended must hold before it goes on, such as its conversation.
+    pub fn leased(mut self, lease: impl FnOnce(&M) -> Option<LeaseFuture> + Send + 'static) -> Self {
         if let Origin::Stored(_, slot) = &mut self.origin {
-            *slot = Some(Box::new(join));
+            *slot = Some(Box::new(lease));
         }
         self
     }

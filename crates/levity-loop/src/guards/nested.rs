@@ -68,6 +68,10 @@ impl Executor for Nested {
         self.0.setup()
     }
 
+    async fn settle(&self, ending: &Ending) {
+        self.0.settle(ending).await;
+    }
+
     fn answers(&self, ask: &Ask) -> bool {
         self.0.answers(ask)
     }

@@ -66,6 +66,7 @@ impl AgentMachine {
         if self.state.tells_said {
             ending.said = self.said_between(self.task(), self.state.history.len(), |_| true);
         }
+        ending.talk = self.talk_end().map(Box::new);
         self.state.ending = Some(ending);
     }
 

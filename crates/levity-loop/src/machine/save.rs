@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use levity_core::{
-    Change, ConversationId, Effect, Ending, Failure, MemoryError, Save, Status, Step, Summary,
+    Change, ConversationId, Effect, Ending, Failure, MemoryError, Save, Status, Step, Summary, TalkEnd,
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,8 +76,15 @@ impl AgentMachine {
         self.state.talk.as_deref()
     }
 
+    /// How it leaves its conversation.
+    pub(super) fn talk_end(&self) -> Option<TalkEnd> {
+        let mut end = TalkEnd::new(self.conversation()?.clone(), self.session());
+        end.unsaved = self.unsaved();
+        Some(end)
+    }
+
     /// What the conversation is about, in a few words.
-    pub(crate) fn session(&self) -> String {
+    pub(super) fn session(&self) -> String {
         let shown = &self.state.shown;
         let recent = self.said_between(shown.view.start(), self.state.history.len(), |_| true);
         let window = shown.window.clone().unwrap_or_default();
@@ -85,7 +92,7 @@ impl AgentMachine {
     }
 
     /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
-    pub(crate) fn unsaved(&self) -> Vec<Save> {
+    pub(super) fn unsaved(&self) -> Vec<Save> {
         let Some(talk) = self.state.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };
         let all = self.state.history.len();
         let mut saves = Vec::new();

@@ -73,7 +73,7 @@ fn agent(store: &Arc<InMemory>, tokens: u64) -> Agent {
 }
 
 fn machine(agent: &Agent, beside: bool) -> AgentMachine {
-    let past = now(agent.past(&id())).unwrap();
+    let (past, _lease) = now(agent.past(&id())).unwrap();
     let beside = beside.then(|| BESIDE.into());
     let start =
         Start { goal: Message::user("Do it"), guarded: Vec::new(), past, system: None, beside, output: None };

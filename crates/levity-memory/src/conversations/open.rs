@@ -1,6 +1,6 @@
 use std::fmt;
 
-use levity_core::{Change, ConversationId, Hold, MemoryError, Remembered, Timestamp};
+use levity_core::{Change, ConversationId, Lease, MemoryError, Remembered, Timestamp};
 
 use super::{Conversations, Turn};
 
@@ -10,7 +10,7 @@ pub struct Open {
     pub(super) remembered: Remembered,
     pub(super) conversations: Conversations,
     // Others in this process get their turn when the store has been let go of.
-    pub(super) _hold: Hold,
+    pub(super) _hold: Lease,
     pub(super) _turn: Turn,
 }
 

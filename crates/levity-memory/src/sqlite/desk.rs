@@ -196,7 +196,7 @@ impl Desk {
             Work::Unindex { id, before, reply } => {
                 answered(reply, self.run(failed, |desk| index::unindex(desk.open()?, &id, before)))
             }
-            Work::Hold { id, writer, reply } => {
+            Work::Lease { id, writer, reply } => {
                 let done = self.run(failed, |desk| desk.hold(&id));
                 took(done, id, writer, reply)
             }
@@ -292,7 +292,7 @@ fn must_last(work: &Work) -> bool {
 
 fn holder_of(work: &Work) -> Option<&Arc<Writer>> {
     match work {
-        Work::Hold { writer, .. } => Some(writer),
+        Work::Lease { writer, .. } => Some(writer),
         _ => None,
     }
 }

@@ -43,7 +43,7 @@ pub(super) enum Work {
         reply: Reply<u64>,
     },
     /// Hold a conversation; the answer may be who does.
-    Hold {
+    Lease {
         id: ConversationId,
         writer: Arc<Writer>,
         reply: Reply<Result<Held, i64>>,

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Child, ChildRun, Digest, EffectId, Ending, Entry, Executor, Failure, Journal, Machine, OpenRun, Outcome,
-    Record, RunId, Status,
+    Child, ChildLease, ChildRun, Digest, EffectId, Ending, Entry, Executor, Failure, Journal, Lease, Machine,
+    OpenRun, Outcome, Record, RunId, Status,
 };
 use serde_json::Value;
 
 use super::{AT_ONCE, Around, Came, Driver, Performed};
 use crate::error::Error;
 use crate::meter::Meter;
-use crate::runtime::LaterRestore;
+use crate::runtime::{LaterRestore, settle_held};
 
 impl<M: Machine + 'static> Driver<M> {
     /// Runs a child to its end: a new one, or one that an earlier process left under way.
@@ -38,11 +38,8 @@ impl<M: Machine + 'static> Driver<M> {
                 () = cancel.cancelled(), if !old => Err(None),
                 made = made => made.map_err(Some),
             };
-            let (made, open, mut escort) = match performed {
-                Ok(Made::Ready(mut child, open)) => {
-                    let escort = child.escort.take();
-                    (*child, open, escort)
-                }
+            let (made, open, lease) = match performed {
+                Ok(Made::Ready(child, open, lease)) => (*child, open, lease),
                 Ok(Made::Nothing) => return (id, Ok(Came::Withdrawn)),
                 Ok(Made::Refused(outcome)) => return (id, Ok(Came::Finished(outcome, None))),
                 Err(Some(error)) => return (id, Err(error)),
@@ -51,6 +48,7 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let meter = Arc::new(Meter::new(made.limits, Some(above)));
             let (above, executor) = (executor, made.executor);
+            let own = executor.clone();
             let (cancel, origin) = (Some(cancel), Some(origin));
             let around = Around {
                 shared,
@@ -79,12 +77,14 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let outcome = match ended {
                 Ok(machine) => {
-                    if let Some(escort) = &mut escort {
-                        escort.ended(machine.save()).await;
+                    if let Some(lease) = lease {
+                        settle_held(&*own, machine.ending().cloned(), lease).await;
                     }
                     match machine.ending() {
                         Some(ending) => {
-                            Outcome::Child(Box::new(above.returned(&child, ending.clone()).await))
+                            let mut ending = ending.clone();
+                            ending.talk = None;
+                            Outcome::Child(Box::new(above.returned(&child, ending).await))
                         }
                         None => child_failed("the child did not end"),
                     }
@@ -109,7 +109,7 @@ fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn
 
 /// What came of making a child.
 enum Made {
-    Ready(Box<Child>, OpenRun),
+    Ready(Box<Child>, OpenRun, Option<Lease>),
     Refused(Outcome),
     /// It was never begun.
     Nothing,
@@ -135,25 +135,23 @@ async fn make(
     let state = saved.map(|(state, _)| state);
     match executor.child(child, state).await {
         Ok(mut child) => {
-            join(run, &mut child, &open.records).await?;
-            Ok(Made::Ready(Box::new(child), open))
+            let lease = lease(run, child.lease.take(), &open.records).await?;
+            Ok(Made::Ready(Box::new(child), open, lease))
         }
         Err(error) if state.is_some() => Err(Error::Restore { run: run.clone(), reason: error.explain() }),
         Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
     }
 }
 
-/// Has the child's escort take up again what it held when an earlier process left the run. One that has ended needs none.
-async fn join(run: &RunId, child: &mut Child, records: &[Record]) -> Result<(), Error> {
-    if matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_))) {
-        child.escort = None;
-    }
-    match &mut child.escort {
-        Some(escort) if !records.is_empty() => {
-            let joined = escort.join().await;
-            joined.map_err(|cause| Error::Prepare { run: run.clone(), cause })
+/// Waits for the lease of a child. One that has ended needs none.
+async fn lease(run: &RunId, lease: Option<ChildLease>, records: &[Record]) -> Result<Option<Lease>, Error> {
+    let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
+    match lease.filter(|_| !ended) {
+        Some(ChildLease::Held(lease)) => Ok(Some(lease)),
+        Some(ChildLease::Wanted(lease)) => {
+            lease.await.map(Some).map_err(|cause| Error::Prepare { run: run.clone(), cause })
         }
-        _ => Ok(()),
+        _ => Ok(None),
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Hold, MemoryError, MemoryErrorKind,
+    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
     MemoryStore, Message, Remembered, Summary, Timestamp,
 };
 use levity_test::conformance;
@@ -274,14 +274,14 @@ impl MemoryStore for Store {
         Ok(infos)
     }
 
-    async fn hold(&self, id: &ConversationId) -> Result<Hold, MemoryError> {
+    async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let mut held = self.held.lock().unwrap();
         let busy = if self.is(Flaw::HoldsAll) { !held.is_empty() } else { held.contains(id) };
         if busy && !self.is(Flaw::HoldsTwice) {
             return Err(MemoryError::busy(id));
         }
         held.insert(id.clone());
-        Ok(Hold::new(Held(self.clone(), id.clone())))
+        Ok(Lease::new(Held(self.clone(), id.clone())))
     }
 }
 
