@@ -145,7 +145,7 @@ impl HttpApi {
         self
     }
 
-    /// Offers tools, to be listed and called under their policy; none by default. [`Runs::tools`] gives those of an agent.
+    /// Offers tools, to be listed and called under their policy; none by default. `agent.dispatcher().clone()` gives those of an agent.
     pub fn tools(mut self, tools: Dispatcher) -> Self {
         self.settings.tools = Some(tools);
         self
