@@ -195,7 +195,7 @@ impl AgentBuilder {
         self
     }
 
-    /// Where conversations are kept; see [`Run::conversation`](crate::Run::conversation). Nowhere by default.
+    /// Where conversations are kept; see [`Run::conversation`](levity_runtime::Run::conversation). Nowhere by default.
     pub fn memory(mut self, store: impl MemoryStore + 'static) -> Self {
         self.memory = Some(Keeps::Store(Arc::new(store)));
         self

@@ -101,7 +101,7 @@ impl AgentBuilder {
     }
 
     /// Lets the model wait, by a tool `wait`, for at most `longest` at a time. A run that waits can be left
-    /// in its journal; see [`Run::park`](crate::Run::park).
+    /// in its journal; see [`Run::park`](levity_runtime::Run::park).
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
         self.tool(Loops::new(wait::spec(longest)))
