@@ -140,7 +140,7 @@ impl Prepared {
     }
 }
 
-/// Whether something may be done: an effect, a call of a tool, a command.
+/// The answer to whether an effect, a call of a tool or a command may be performed.
 ///
 /// ```
 /// # use levity_core::Permit;
@@ -155,12 +155,12 @@ pub enum Permit {
     Allow,
     /// A person must be asked first.
     Ask {
-        /// Why, for the person.
+        /// The reason, for the person.
         reason: String,
     },
     /// It may not.
     Deny {
-        /// Why not, for the model.
+        /// The reason, for the model.
         reason: String,
     },
 }
@@ -206,7 +206,7 @@ pub struct EffectCx {
     /// How many tokens may be sent, where money or tokens are limited: the most that
     /// [`Executor::worst`] said of the call. What is sent must not have become more since.
     pub max_input: Option<u64>,
-    /// What the program gave the run's tools.
+    /// Values that the program gave the run's tools.
     pub values: Values,
     key: Option<Arc<str>>,
 }

@@ -207,20 +207,20 @@ pub struct Ending {
     /// The guards of the run above that stepped in on what this one returned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
-    /// What is left to do for the conversation that the run is part of. It is in no journal.
+    /// The work that is left for the conversation that the run is part of. No journal has it.
     #[serde(skip)]
     pub talk: Option<Box<TalkEnd>>,
 }
 
-/// How a run leaves the conversation that it is part of.
+/// The work that a run leaves for the conversation that it is part of.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TalkEnd {
     /// The conversation.
     pub id: ConversationId,
-    /// What was said and is not known to be saved, in that order: a run that is ended at once has no time to save.
+    /// Messages that may not be saved yet, in their order: a run that is ended at once has no time to save.
     pub unsaved: Vec<Save>,
-    /// What the conversation is about, in a few words.
+    /// A few words that say what the conversation is about.
     pub about: String,
 }
 

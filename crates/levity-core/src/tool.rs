@@ -389,7 +389,7 @@ pub struct ToolCx {
     pub cancel: CancelToken,
     /// Takes word of how far the work is.
     pub progress: Progress,
-    /// What the program gave the run: `agent.run(..).with(User(7))`.
+    /// Values that the program gave the run: `agent.run(..).with(User(7))`.
     pub values: Values,
 }
 

@@ -1,4 +1,4 @@
-//! How a team runs.
+//! Runs of a team.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::seed::Seed;
 use crate::session::SessionWriter;
 use crate::team::Team;
 
-/// What a team's run begins with: a goal, for which a plan is made, or a plan.
+/// The input of a team's run: a goal, for which a plan is made, or a plan.
 ///
 /// ```
 /// # use levity_dag::{Plan, TeamInput};

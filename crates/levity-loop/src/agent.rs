@@ -459,7 +459,7 @@ impl TypedOutput for Agent {
     }
 }
 
-/// What an agent's run begins with: the goal, and what was said before.
+/// The input of an agent's run: the goal, and what was said before.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AgentInput {

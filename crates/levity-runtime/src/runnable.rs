@@ -106,22 +106,22 @@ use crate::runtime::{Done, Runtime, Stopped};
 /// # }
 /// ```
 pub trait Runnable: Clone + Send + Sync + 'static {
-    /// What a new run begins with: a goal, and what belongs to it.
+    /// The input of a new run: a goal, and what belongs to it.
     type Input: Send + 'static;
-    /// What decides in its runs.
+    /// The machine that decides in its runs.
     type Machine: Machine + 'static;
-    /// What a run that ended well gives.
+    /// The result of a run that ended well.
     type Output: Send + 'static;
-    /// Why a run gave nothing.
+    /// The reason why a run gave nothing.
     type Error: std::error::Error + From<Error> + Send + Sync + 'static;
 
-    /// What drives its runs, and where they are kept.
+    /// The runtime that drives its runs, with their journal.
     fn runtime(&self) -> &Runtime;
 
-    /// What performs the effects of its runs.
+    /// The executor that performs the effects of its runs.
     fn executor(&self) -> Arc<dyn Executor>;
 
-    /// What a new run may use, unless it says otherwise.
+    /// The limits of a new run, unless it sets others.
     fn limits(&self) -> Limits;
 
     /// Makes the machine of a new run.
@@ -179,7 +179,7 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         false
     }
 
-    /// What follows a run from beside it, such as a session file.
+    /// Follows a run from beside it, such as a session file.
     fn observe(&self, _run: &RunId, _origin: &RunOrigin) -> Option<Observer> {
         None
     }
@@ -205,7 +205,7 @@ pub trait Runnable: Clone + Send + Sync + 'static {
     }
 }
 
-/// How the driving of a run ended.
+/// The end of driving a run.
 #[derive(Debug)]
 pub enum End<T, E> {
     /// The run ended, well or badly.
@@ -215,7 +215,7 @@ pub enum End<T, E> {
 }
 
 impl<T, E> End<T, E> {
-    /// What the run gives.
+    /// Returns the result of the run.
     ///
     /// # Errors
     /// When it gives nothing.
@@ -276,7 +276,7 @@ impl<M> std::fmt::Debug for Beginning<M> {
     }
 }
 
-/// Where the first records of a run come from.
+/// The source of a run's first records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunOrigin {

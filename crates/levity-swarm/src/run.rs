@@ -1,4 +1,4 @@
-//! How a swarm runs.
+//! Runs of a swarm.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::plan::{Delegation, Known, check};
 use crate::rules::Start;
 use crate::swarm::Swarm;
 
-/// What a swarm's run begins with: the goal, and what belongs to it.
+/// The input of a swarm's run: the goal, and what belongs to it.
 ///
 /// ```
 /// # use levity_swarm::{Delegation, SwarmInput};
