@@ -240,6 +240,16 @@ pub(crate) struct Order {
     pub(crate) done: oneshot::Sender<Result<(), ControlError>>,
 }
 
+impl Order {
+    /// Why the run is to end, if the order is to end it.
+    fn cancels(&self) -> Option<&str> {
+        match &self.what {
+            What::Command(Command::Cancel { reason }) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 pub(crate) enum What {
     Command(Command),
     Decide(EffectId, Decision),
@@ -308,18 +318,28 @@ impl Line {
         }
     }
 
-    /// Waits for a cancel, and keeps all other orders for later.
-    pub(crate) async fn cancelled(&mut self) -> String {
+    /// Waits for a cancel, and keeps all orders for later. The cancel comes first then.
+    pub(crate) async fn cancelled(&mut self) {
         loop {
             let order = self.arriving().await;
-            match order.what {
-                What::Command(Command::Cancel { reason }) => {
-                    let _ = order.done.send(Ok(()));
-                    return reason;
-                }
-                _ => self.early.push_back(order),
+            if order.cancels().is_some() {
+                return self.early.push_front(order);
             }
+            self.early.push_back(order);
         }
+    }
+
+    /// Whether the next order is a cancel that came before the run could take it.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.early.front().is_some_and(|order| order.cancels().is_some())
+    }
+
+    /// Obeys that cancel in place of the run, and returns its reason.
+    pub(crate) fn take_cancel(&mut self) -> Option<String> {
+        let reason = self.early.front()?.cancels()?.to_owned();
+        let order = self.early.pop_front()?;
+        let _ = order.done.send(Ok(()));
+        Some(reason)
     }
 
     async fn arriving(&mut self) -> Order {

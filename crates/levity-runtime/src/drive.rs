@@ -316,8 +316,8 @@ impl<M: Machine + 'static> Driver<M> {
         }
         self.begin().await?;
         while self.state.machine.ending().is_none() {
-            // A child that is only driven on to be ended begins nothing.
-            let cancelled = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+            // A run that is only driven on to be ended begins nothing.
+            let cancelled = self.is_cancelled();
             self.more = false;
             let begun = if cancelled { Vec::new() } else { self.start_ready()? };
             self.commit().await?;
@@ -329,7 +329,8 @@ impl<M: Machine + 'static> Driver<M> {
             if !cancelled && self.is_stuck() {
                 return Err(Error::Stuck(self.state.run.clone()));
             }
-            let (entries, acks) = match self.leave().await? {
+            let next = if cancelled { Next::Wait } else { self.leave().await? };
+            let (entries, acks) = match next {
                 Next::Leave(waiting) => {
                     return Err(Error::Parked { run: self.state.run.clone(), waiting });
                 }
@@ -346,6 +347,12 @@ impl<M: Machine + 'static> Driver<M> {
             }
         }
         self.end().await
+    }
+
+    /// Whether the run above it, or an order that came before the run could take it, ends the run.
+    fn is_cancelled(&self) -> bool {
+        let above = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+        above || self.line.as_ref().is_some_and(Line::is_cancelled)
     }
 
     /// Opens a new run, or goes on with an old one.
@@ -377,7 +384,9 @@ impl<M: Machine + 'static> Driver<M> {
         if old {
             self.hear_left().await?;
         }
-        self.ask_again().await?;
+        if !self.is_cancelled() {
+            self.ask_again().await?;
+        }
         if let Some(limit) = self.around.meter.limits().wall_time {
             let world = self.around.shared.world.clone();
             let left = limit.saturating_sub(world.now().since(self.state.opened));

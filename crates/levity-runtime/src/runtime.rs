@@ -240,7 +240,8 @@ impl Runtime {
         }
     }
 
-    /// Waits for the lease of a run that goes on, unless it has ended.
+    /// Waits for the lease of a run that goes on, unless it has ended. One that is cancelled meanwhile needs no lease:
+    /// it only writes its end.
     async fn lease(
         &self,
         run: &RunId,
@@ -253,7 +254,7 @@ impl Runtime {
         let run = run.clone();
         tokio::select! {
             lease = lease => lease.map(Some).map_err(|cause| Error::Prepare { run, cause }),
-            reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
+            () = cancelled(line) => Ok(None),
         }
     }
 
@@ -303,7 +304,10 @@ impl Runtime {
         let world = &self.shared.world;
         tokio::select! {
             made = machine => made.map_err(|cause| Error::Prepare { run, cause }),
-            reason = cancelled(line) => Err(Error::Cancelled { run, reason }),
+            () = cancelled(line) => {
+                let reason = line.as_mut().and_then(Line::take_cancel).unwrap_or_default();
+                Err(Error::Cancelled { run, reason })
+            }
             () = passed(&**world, time) => {
                 let cause = Cause::new("its time was up before it could begin");
                 Err(Error::Prepare { run, cause })
@@ -320,7 +324,7 @@ pub(crate) async fn settle_held(executor: &dyn Executor, ending: Option<Ending>,
     drop(lease);
 }
 
-async fn cancelled(line: &mut Option<Line>) -> String {
+async fn cancelled(line: &mut Option<Line>) {
     match line {
         Some(line) => line.cancelled().await,
         None => std::future::pending().await,

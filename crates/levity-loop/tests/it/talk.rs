@@ -3,11 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use levity_core::{Change, ConversationId, MemoryError, MemoryStore, Message, Role};
+use levity_core::{
+    Change, Command, ConversationId, Entry, Hints, Journal as _, MemoryError, MemoryStore, Message, Role,
+    ToolOutput,
+};
 use levity_loop::Agent;
 use levity_memory::{Conversations, InMemory, Sessions, Window};
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_test::ScriptedModel;
+use levity_test::{RecordingTool, ScriptedModel};
+use serde_json::json;
 
 /// Notes what it is told, the last one last.
 #[derive(Clone, Default)]
@@ -71,4 +75,29 @@ async fn a_conversation_that_is_too_long_to_be_loaded_begins_with_what_is_missin
     let first = &request.history.messages()[0];
     assert_eq!(first.role, Role::User);
     assert!(first.text().contains("144 messages are left out"), "{}", first.text());
+}
+
+#[tokio::test]
+async fn run_that_is_cancelled_while_it_waits_for_its_conversation_again_has_ended() {
+    let journal = Arc::new(MemoryJournal::new());
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
+    let send = send.with_hints(Hints::new().destructive());
+    let model = ScriptedModel::new().call("send", json!({})).reply("Sent.").by_history();
+    let agent = Agent::builder(model).tool(send).memory(InMemory::new()).runtime(runtime).build().unwrap();
+    agent.run("Send it").conversation("c").id("waits").park().await.unwrap_err();
+    let busy = agent.run("Send more").conversation("c").start();
+    while busy.asks().await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let before = journal.read(&"waits".into()).await.unwrap().len();
+    let again = agent.resume("waits").start();
+    again.cancel("nobody wants it").await.unwrap();
+    assert!(again.await.unwrap_err().to_string().contains("nobody wants it"));
+    let records = journal.read(&"waits".into()).await.unwrap();
+    let added: Vec<_> = records[before..].iter().map(|record| &record.entry).collect();
+    assert!(
+        matches!(added[..], [Entry::Commanded(Command::Cancel { .. }), Entry::Ended(_)]),
+        "the run began something: {added:?}"
+    );
 }
