@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
 
     println!("\n{}\n", finished.text());
-    assert_eq!(finished.value("month"), Some(&json!("May: mild, quiet, and low tide at noon.")));
+    assert_eq!(finished.variable("month"), Some(&json!("May: mild, quiet, and low tide at noon.")));
     let view = view.lock().expect("nobody panics");
     println!("{}\n{}", view.tree(TreeOptions::new()), view.summary());
     Ok(())

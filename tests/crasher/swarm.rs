@@ -9,7 +9,7 @@ use levity::core::{
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
-use levity::swarm::{Finished, Router, Scope, Swarm, Worker};
+use levity::swarm::{Router, Scope, Swarm, SwarmAnswer, Worker};
 use serde_json::{Value, json};
 
 use crate::{Tools, Yes, causes, note};
@@ -120,7 +120,7 @@ pub async fn work(folder: &Path, runtime: Runtime, known: bool, sqlite: bool) {
 }
 
 /// What is on the bus, without the times.
-fn log(finished: &Finished) -> Value {
+fn log(finished: &SwarmAnswer) -> Value {
     let line = |message: &levity::swarm::BusMessage| {
         json!([message.id, message.from, message.to, message.kind, message.content])
     };

@@ -106,7 +106,7 @@ async fn error_of(model: ScriptedModel) -> levity::Error {
     let runtime = Runtime::new().with_world(ManualWorld::auto());
     let agent = Agent::builder(model).tool(add).runtime(runtime).build().unwrap();
     let error = agent.run("Try it").await.unwrap_err();
-    let partial = error.partial().expect("the state is kept");
+    let partial: Answer = error.partial_as().expect("the state is kept");
     assert_whole(partial.history());
     assert!(!partial.history().is_empty());
     error
@@ -145,7 +145,7 @@ async fn a_model_that_loops_is_told_and_then_made_to_answer() {
     let model = ScriptedModel::looping(Turn::new().call("broken", json!({})));
     let agent = Agent::builder(model.clone()).tool(broken).max_turns(4).build().unwrap();
     let error = agent.run("Try it").await.unwrap_err();
-    let partial = error.partial().unwrap();
+    let partial: Answer = error.partial_as().unwrap();
     assert!(matches!(partial.status(), Status::Partial(levity::core::Limit::Turns)));
     assert_whole(partial.history());
     let notes: Vec<String> =
@@ -197,7 +197,8 @@ async fn a_call_that_was_made_is_kept_when_the_journal_fails_on_its_result() {
         .unwrap();
     let error = agent.run("Try it").await.unwrap_err();
     assert_eq!(tool.calls().len(), 1);
-    let history = error.partial().unwrap().history();
+    let partial: Answer = error.partial_as().unwrap();
+    let history = partial.history();
     assert_whole(history);
     assert_eq!(history.calls().count(), 1, "the call that was made is not in the history");
 }

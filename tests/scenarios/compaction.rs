@@ -151,7 +151,7 @@ async fn one_that_stays_too_long_fails_with_what_was_reached() {
         Turn::new().break_off(levity::core::ModelError::new(ModelErrorKind::ContextTooLong, "too long")),
     );
     let error = Agent::builder(model).build().unwrap().run("x".repeat(100_000)).await.unwrap_err();
-    assert_eq!(error.kind(), levity::agent::ErrorKind::Model);
+    assert_eq!(error.kind(), levity::ErrorKind::Model);
     assert_eq!(error.partial().unwrap().stats().model_calls, 4);
 }
 

@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use levity::core::ControlError;
 use levity::core::{
     Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, Decision, Delta, Deltas, Effect,
     EffectId, Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request, Status, Step,
     ToolCall, ToolErrorKind, ToolRun,
 };
 use levity::prelude::*;
-use levity::runtime::{ControlError, Job};
+use levity::runtime::Job;
 use levity::test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -163,6 +164,7 @@ async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
     let error = run.await.unwrap_err();
     let levity::Error::Cancelled { reason, partial } = error else { panic!("{error}") };
     assert_eq!(reason, "changed my mind");
+    let partial: Answer = partial.downcast().unwrap();
     assert_whole(partial.history());
     assert_eq!(partial.history().calls().next().unwrap().1.error, Some(ToolErrorKind::Cancelled));
     assert!(tool.calls().is_empty());

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity::agent::{Error, ErrorKind};
 use levity::core::{
     Change, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease, MemoryError,
     MemoryErrorKind, MemoryStore, ModelErrorKind, Remembered, Request, Response, Role, Timestamp,
@@ -12,6 +11,7 @@ use levity::core::{
 use levity::memory::{Conversations, InMemory, SqliteMemory};
 use levity::prelude::*;
 use levity::test::{FunctionModel, RecordingTool, ScriptedModel, Turn};
+use levity::{Error, ErrorKind};
 use serde_json::json;
 
 use crate::support::{add, runtime};
@@ -334,7 +334,7 @@ async fn a_store_that_stays_away_does_not_cost_the_answer() {
     assert_eq!((error.kind(), kept), (ErrorKind::Memory, 0));
     assert!(error.is_retryable());
     assert_eq!(error.partial().unwrap().text(), "7.");
-    assert_eq!(error.partial().unwrap().history().len(), 4);
+    assert_eq!(error.partial_as::<levity::agent::AgentDetails>().unwrap().history().len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

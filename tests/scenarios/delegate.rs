@@ -55,7 +55,7 @@ async fn a_child_lives_within_its_parents_limits() {
     let error = agent.run("What is 2 + 5?").await.unwrap_err();
     assert!(matches!(error, levity::Error::Limit { limit: Limit::ModelCalls, .. }), "{error}");
     assert_eq!(looping.requests().len(), 3, "one call was the parent's");
-    assert_whole(error.partial().unwrap().history());
+    assert_whole(error.partial_as::<levity::agent::AgentDetails>().unwrap().history());
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
     let second = lead(other, helper(model.clone())).runtime(runtime.with_journal(stray)).build().unwrap();
     let error = second.run("What is 100 + 100?").id("monday").await.unwrap_err();
     let levity::Error::Runtime { source, .. } = error else { panic!("{error}") };
-    assert!(matches!(source, levity::runtime::Error::Exists(run) if run == child));
+    assert!(matches!(source, levity::core::RuntimeError::Exists(run) if run == child));
     assert_eq!(model.requests().len(), 0);
 
     assert!(journal.remove(answer.run()).await.unwrap());

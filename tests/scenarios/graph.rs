@@ -45,8 +45,8 @@ async fn code_steps_read_variables_and_try_variants() {
         )
         .step(Step::code("sum", ["sum(twice)"]).reads(["twice"]).writes(["total"]));
     let finished = team.run(plan).await.unwrap();
-    assert_eq!(finished.value("twice"), Some(&json!([2, 4, 6])));
-    assert_eq!(finished.value("total"), Some(&json!(12)));
+    assert_eq!(finished.variable("twice"), Some(&json!([2, 4, 6])));
+    assert_eq!(finished.variable("total"), Some(&json!(12)));
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn code_steps_call_the_teams_tools() {
     let program = RunPython::new().tool(&look);
     let team = Team::builder().tool(look.clone()).code(program).build().unwrap();
     let plan = Plan::new().step(Step::code("s", ["look() + 1"]).writes(["x"]));
-    assert_eq!(team.run(plan).await.unwrap().value("x"), Some(&json!(21)));
+    assert_eq!(team.run(plan).await.unwrap().variable("x"), Some(&json!(21)));
     assert_eq!(look.calls().len(), 1);
 }
 
@@ -73,7 +73,7 @@ async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
         Step::new("mean", "CoderAgent").prompt("Work out the mean.").reads(["numbers"]).writes(["mean"]),
     );
     let finished = team.run(plan).on_event(watch).await.unwrap();
-    assert_eq!(finished.value("mean"), Some(&json!(3.0)));
+    assert_eq!(finished.variable("mean"), Some(&json!(3.0)));
     let by = told.lock().unwrap().iter().find_map(|notice| match notice {
         Notice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
         _ => None,
@@ -166,7 +166,7 @@ async fn an_agent_that_asks_the_user_makes_its_step_wait() {
     let answer = levity::core::Post::Decide { effect: asks[0].effect, decision: Decision::answer("Brest") };
     team.runtime().tell(&asks[0].run, answer).await.unwrap();
     let finished = team.resume(run).await.unwrap();
-    assert_eq!(finished.value("place"), Some(&json!("Brest")));
+    assert_eq!(finished.variable("place"), Some(&json!("Brest")));
 }
 
 #[tokio::test]
@@ -181,8 +181,8 @@ async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_va
         .step(Step::new("read", "Browser").prompt("Read the page.").writes(["page"]))
         .step(Step::new("program", "Coder").prompt("Write a program.").writes(["code"]));
     let finished = team.run(plan).await.unwrap();
-    assert_eq!(finished.value("page"), Some(&json!("read")));
-    assert_eq!(finished.value("code"), Some(&json!("print('hello')")));
+    assert_eq!(finished.variable("page"), Some(&json!("read")));
+    assert_eq!(finished.variable("code"), Some(&json!("print('hello')")));
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
         .step(Step::new("think", "Thinker").prompt("Think.").after("tide").writes(["thought"]));
     let finished = team.run(plan).await.unwrap();
     servers.stop().await;
-    assert!(finished.value("tide").unwrap().to_string().contains("1.5 m"), "{finished:?}");
+    assert!(finished.variable("tide").unwrap().to_string().contains("1.5 m"), "{finished:?}");
     let offered = offered.lock().unwrap();
     assert_eq!(offered.len(), 3);
     assert!(offered[0].len() == 1 && offered[0][0].ends_with("tide_at"), "{offered:?}");
@@ -298,6 +298,6 @@ fn a_blocking_program_carries_out_plans() {
     let team =
         Team::builder().function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) }).build().unwrap();
     let plan = Plan::new().step(Step::new("s", "one").writes(["x"]));
-    let finished: levity::dag::Finished = team.run(plan).blocking().unwrap();
-    assert_eq!(finished.value("x"), Some(&Value::from(1)));
+    let finished: levity::dag::TeamAnswer = team.run(plan).blocking().unwrap();
+    assert_eq!(finished.variable("x"), Some(&Value::from(1)));
 }

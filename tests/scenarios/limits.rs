@@ -47,7 +47,7 @@ async fn check(limits: Limits, calls: usize, expected: Status, requests: usize) 
     let status = match agent.run("Count").await {
         Ok(answer) => answer.status().clone(),
         Err(error) => {
-            let partial = error.partial().expect("what was reached is kept");
+            let partial: Answer = error.partial_as().expect("what was reached is kept");
             assert_whole(partial.history());
             partial.status().clone()
         }
@@ -107,7 +107,7 @@ async fn time_is_up_even_while_a_model_thinks() {
     world.advance(Duration::from_secs(5));
     let error = run.await.unwrap_err();
     assert!(matches!(error, levity::Error::Limit { limit: Limit::WallTime, .. }), "{error}");
-    let partial = error.partial().unwrap();
+    let partial: Answer = error.partial_as().unwrap();
     assert_eq!(partial.text(), "One more.");
     assert_whole(partial.history());
 }

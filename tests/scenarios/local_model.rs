@@ -186,7 +186,7 @@ async fn a_real_model_carries_out_a_plan() {
         assert_eq!(step.status, StepStatus::Completed, "{finished:?}");
     }
     for name in ["boat", "metres", "report"] {
-        let value = finished.value(name).unwrap_or_else(|| panic!("{name} in {finished:?}"));
+        let value = finished.variable(name).unwrap_or_else(|| panic!("{name} in {finished:?}"));
         assert!(!value.is_null() && value != "", "{name}: {value}");
     }
     assert!(finished.usage().total() > 0 && finished.stats().model_calls >= 2, "{:?}", finished.stats());

@@ -10,6 +10,7 @@ mod control;
 mod conversation;
 mod crash;
 mod delegate;
+mod errors;
 mod first_program;
 mod fork;
 mod graph;

@@ -1,8 +1,9 @@
 //! A replay tells the same events, and a changed world is noticed.
 
+use levity::core::RuntimeError;
 use levity::core::{Entry, EventKind, Limit, Record, RunId, Status};
 use levity::prelude::*;
-use levity::runtime::{Error, replay};
+use levity::runtime::replay;
 use levity::test::{ScriptedModel, Turn};
 use proptest::prelude::*;
 use serde_json::json;
@@ -79,7 +80,7 @@ fn recorded() -> (Agent, RunId, Vec<Event>, Vec<Record>) {
 #[track_caller]
 fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
     match replay(run, records, |_, state| agent.restore(state)) {
-        Err(error @ Error::Diverged(_)) => assert!(error.to_string().contains(part), "{error}"),
+        Err(error @ RuntimeError::Diverged(_)) => assert!(error.to_string().contains(part), "{error}"),
         other => panic!("{:?}", other.map(|replayed| replayed.events)),
     }
 }
@@ -112,7 +113,7 @@ fn a_missing_record_is_noticed() {
 fn no_records_are_no_run() {
     let (agent, run, ..) = recorded();
     let error = replay(&run, &[], |_, state| agent.restore(state)).unwrap_err();
-    assert!(matches!(error, Error::NotFound(_)));
+    assert!(matches!(error, RuntimeError::NotFound(_)));
 }
 
 #[test]
@@ -148,7 +149,7 @@ async fn an_audit_finds_out_what_is_not_deterministic() {
     let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("2");
     let agent = Agent::builder(model).tool(add).reflector(Moody(0.into())).runtime(runtime).audited();
     let error = agent.build().unwrap().run("Add").await.unwrap_err();
-    let levity::Error::Runtime { source: levity::runtime::Error::Diverged(parted), .. } = error else {
+    let levity::Error::Runtime { source: RuntimeError::Diverged(parted), .. } = error else {
         panic!("{error}")
     };
     assert_eq!(parted.what, "the history of Model `main` is not what it was");

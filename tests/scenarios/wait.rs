@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use levity::core::ControlError;
 use levity::core::{Command, Decision, Entry, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
 use levity::prelude::*;
-use levity::runtime::{ControlError, Told};
+use levity::runtime::Told;
 use levity::test::{ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
 
@@ -53,13 +54,13 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
     let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
     assert_eq!(runtime.tell(&run, allow.clone()).await.unwrap(), Told::Written);
     let again = runtime.tell(&run, allow).await.unwrap_err();
-    assert!(matches!(again, levity::runtime::Error::Control(ControlError::NotAsked { .. })), "{again}");
+    assert!(matches!(again, levity::core::RuntimeError::Control(ControlError::NotAsked { .. })), "{again}");
     assert_eq!(agent.resume(run.clone()).await.unwrap().text(), "Sent.");
     assert_eq!((sent.get(), model.requests().len()), (1, 2));
     let ended = runtime.tell(&run, Post::Command(Command::Pause)).await.unwrap_err();
-    assert!(matches!(ended, levity::runtime::Error::Control(ControlError::NotRunning(_))), "{ended}");
+    assert!(matches!(ended, levity::core::RuntimeError::Control(ControlError::NotRunning(_))), "{ended}");
     let nobody = runtime.tell(&RunId::new("nobody"), Post::Command(Command::Pause)).await.unwrap_err();
-    assert!(matches!(nobody, levity::runtime::Error::NotFound(_)), "{nobody}");
+    assert!(matches!(nobody, levity::core::RuntimeError::NotFound(_)), "{nobody}");
 }
 
 #[tokio::test]

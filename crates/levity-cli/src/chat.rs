@@ -98,8 +98,8 @@ impl Talk {
             }
             Err(error) => {
                 // The answer may be there, and only not kept.
-                match (&error, error.partial()) {
-                    (levity::Error::Memory { .. }, Some(answer)) => shown.conclude(args, answer),
+                match (&error, error.partial_as()) {
+                    (levity::Error::Memory { .. }, Some(answer)) => shown.conclude(args, &answer),
                     _ => shown.end_line(),
                 }
                 failed(&error);

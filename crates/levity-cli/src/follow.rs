@@ -36,7 +36,7 @@ pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, kept: bool) 
 /// Says why there is no answer.
 pub(crate) fn failed(error: &levity::Error) -> ExitCode {
     if let Some(partial) = error.partial().filter(|partial| !partial.text().is_empty()) {
-        complain(&format!("the last words were: {partial}"), 1);
+        complain(&format!("the last words were: {}", partial.text()), 1);
     }
     match error {
         levity::Error::Cancelled { reason, .. } if reason == INTERRUPTED => {

@@ -31,3 +31,9 @@ impl Error {
         }
     }
 }
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}

@@ -20,6 +20,7 @@
 //!
 //! Nothing here panics on input from a model, a server, a file or a user.
 
+mod any_error;
 mod approve;
 mod cancel;
 mod context;
@@ -29,6 +30,7 @@ mod embed;
 mod error;
 mod event;
 mod executor;
+mod finished;
 mod guard;
 mod history;
 mod id;
@@ -44,6 +46,7 @@ mod program;
 mod request;
 mod response;
 mod runs;
+mod runtime_error;
 mod secret;
 pub mod text;
 mod tokens;
@@ -52,6 +55,7 @@ mod values;
 mod world;
 mod worst;
 
+pub use any_error::{Error, ErrorKind, Result};
 pub use approve::{Approver, Ask, Decision, Wanted};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
@@ -67,6 +71,7 @@ pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
 pub use executor::{Child, ChildLease, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
+pub use finished::{Finished, Partial, Reached};
 pub use guard::{Guard, GuardCx, Heard, Intervention, Stage, Subject, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
@@ -89,6 +94,7 @@ pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
 pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
+pub use runtime_error::{ControlError, Divergence, RuntimeError};
 pub use secret::{FoundSecret, SecretKind, Secrets};
 pub use tokens::estimate_tokens;
 pub use tool::{

@@ -37,6 +37,11 @@ pub trait Machine: Send {
 
     /// How it ended, once it did.
     fn ending(&self) -> Option<&Ending>;
+
+    /// What there is by now, as an ending: for a run that cannot be driven to its end.
+    fn so_far(&self, status: Status) -> Ending {
+        Ending::new(status)
+    }
 }
 
 impl<M: Machine + ?Sized> Machine for Box<M> {
@@ -54,6 +59,10 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
 
     fn ending(&self) -> Option<&Ending> {
         (**self).ending()
+    }
+
+    fn so_far(&self, status: Status) -> Ending {
+        (**self).so_far(status)
     }
 }
 

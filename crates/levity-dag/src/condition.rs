@@ -155,5 +155,11 @@ impl<'de> Deserialize<'de> for Condition {
     }
 }
 
+impl From<ConditionError> for levity_core::Error {
+    fn from(error: ConditionError) -> Self {
+        Self::config(error)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -117,3 +117,9 @@ impl Found {
         Err(Faults { faults: std::mem::take(&mut self.faults), more: std::mem::take(&mut self.more) })
     }
 }
+
+impl From<Faults> for levity_core::Error {
+    fn from(faults: Faults) -> Self {
+        Self::config_of("the plan cannot be carried out", faults)
+    }
+}

@@ -42,7 +42,6 @@ mod catalogue;
 mod check;
 mod condition;
 mod diff;
-mod error;
 mod executor;
 mod extract;
 mod fault;
@@ -71,16 +70,16 @@ mod view;
 pub use catalogue::{AgentPart, Catalogue, CatalogueError, Entry, Missing, Named, Need, Place};
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
-pub use error::{Error, ErrorKind, Result};
 pub use fault::{Fault, FaultKind, Faults};
 pub use files::{
     Column, ColumnType, Count, Encoding, FileKind, FileProfile, JsonType, Manifest, Shape, Structure,
     profile_all,
 };
-pub use finished::{Finished, StepReport};
+pub use finished::{StepReport, TeamAnswer, TeamDetails};
 pub use function::{Function, StepInput};
 pub use graph::Graph;
 pub use known::{Known, Performer, PerformerKind};
+pub use levity_core::{Error, Result};
 pub use machine::{CARRY_OUT as CARRY_OUT_PLAN, GraphMachine};
 pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
 pub use parts::Parts;

@@ -358,6 +358,10 @@ impl Machine for GraphMachine {
     fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
+
+    fn so_far(&self, status: Status) -> Ending {
+        self.ending_now(status)
+    }
 }
 
 impl fmt::Debug for GraphMachine {

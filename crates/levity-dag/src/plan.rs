@@ -197,3 +197,9 @@ impl Variable {
         self
     }
 }
+
+impl From<LoadError> for levity_core::Error {
+    fn from(error: LoadError) -> Self {
+        Self::config(error)
+    }
+}

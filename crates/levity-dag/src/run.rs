@@ -1,17 +1,18 @@
 //! Runs of a team.
 
+use levity_core::{
+    Cause, Error, Event, EventKind, Executor, Limits, MachineKind, Message, Reached, Result, RunId,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use levity_core::text::is_blank;
-use levity_core::{Cause, Event, EventKind, Executor, Limits, MachineKind, Message, RunId};
-use levity_runtime::{Beginning, Done, Observer, RunOrigin, Runnable, Runtime, Stopped};
+use levity_runtime::{Beginning, Observer, RunOrigin, Runnable, Runtime};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
 use crate::files::{Manifest, profile_all};
-use crate::finished::{Finished, conclude};
+use crate::finished::{TeamAnswer, TeamDetails};
 use crate::graph::Graph;
 use crate::machine::{GraphMachine, Start};
 use crate::plan::Plan;
@@ -106,8 +107,7 @@ impl From<Seed> for TeamInput {
 impl Runnable for Team {
     type Input = TeamInput;
     type Machine = GraphMachine;
-    type Output = Finished;
-    type Error = Error;
+    type Output = TeamAnswer;
 
     fn runtime(&self) -> &Runtime {
         Self::runtime(self)
@@ -132,7 +132,7 @@ impl Runnable for Team {
         let mut start = Start { goal, given, files: None, plan, done, limits: *limits, settings };
         let rules = self.inner.rules.clone();
         let mut machine = GraphMachine::new(rules.clone(), start.clone());
-        machine.check_start(!files.is_empty(), checked).map_err(Error::Plan)?;
+        machine.check_start(!files.is_empty(), checked).map_err(Error::from)?;
         if files.is_empty() {
             return Ok(Beginning::now(machine));
         }
@@ -147,8 +147,8 @@ impl Runnable for Team {
         GraphMachine::restore(self.inner.rules.clone(), state)
     }
 
-    fn conclude(&self, ended: Result<Done<GraphMachine>, Stopped<GraphMachine>>) -> Result<Finished> {
-        conclude(ended)
+    fn conclude(&self, reached: Reached<GraphMachine>) -> Result<TeamAnswer> {
+        reached.finish(TeamDetails::new)
     }
 
     fn observes(&self) -> bool {

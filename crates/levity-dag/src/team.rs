@@ -1,10 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ask, Entry as Recorded, Event, Limits, RunId};
+use levity_core::{Ask, Entry as Recorded, Error, Event, Limits, Result, RunId};
 use levity_runtime::{Run, Runnable, Runtime, replay};
 
-use crate::error::{Error, Result};
 use crate::executor::TeamExecutor;
 use crate::graph::Graph;
 use crate::known::Known;
@@ -95,7 +94,8 @@ impl Team {
 
     /// What happened in a run up to a record of it, or before its end.
     pub(crate) async fn history_until(&self, run: &RunId, last: Option<u64>) -> Result<Vec<Event>> {
-        let mut records = self.runtime().journal().read(run).await.map_err(levity_runtime::Error::from)?;
+        let mut records =
+            self.runtime().journal().read(run).await.map_err(levity_core::RuntimeError::from)?;
         match last {
             Some(last) => records.truncate(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1)),
             None => records.retain(|record| !matches!(record.entry, Recorded::Ended(_))),
@@ -118,7 +118,7 @@ impl Team {
     /// # Errors
     /// When it cannot be carried out.
     pub fn check(&self, plan: impl Into<Arc<Plan>>) -> Result<Graph> {
-        Graph::check(plan, &self.inner.rules.known).map_err(Error::Plan)
+        Graph::check(plan, &self.inner.rules.known).map_err(Error::from)
     }
 
     /// What plans for this team may go by.

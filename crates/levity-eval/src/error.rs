@@ -59,3 +59,9 @@ impl Error {
         Self::Io { path: path.into(), source }
     }
 }
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}

@@ -230,3 +230,9 @@ impl From<Error> for ModelError {
         Self::new(kind, error.to_string()).with_source(error)
     }
 }
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::config(error)
+    }
+}

@@ -56,3 +56,9 @@ impl Error {
 
 /// What can go wrong with logs.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}

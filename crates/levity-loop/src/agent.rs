@@ -4,22 +4,19 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::text::is_blank;
 use levity_core::{
-    Cause, Child, ChildLease, ContextSource, ConversationId, Executor, History, Lease, Limits, MachineKind,
-    Message, ModelCard, Part, Post, RunId, ToolError,
+    Cause, Child, ChildLease, ContextSource, ConversationId, Error, Executor, History, Lease, Limits,
+    MachineKind, Message, ModelCard, Part, Post, Reached, RunId, ToolError,
 };
 use levity_runtime::{
-    Beginning, Conversational, Done, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime, Stopped, Told,
-    TypedOutput,
+    Beginning, Conversational, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime, Told, TypedOutput,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::answer::Answer;
+use crate::answer::{AgentDetails, Answer};
 use crate::builder::AgentBuilder;
-use crate::conclude::conclude;
 use crate::errand::Errand;
-use crate::error::Error;
 use crate::executor::AgentExecutor;
 use crate::gather::Gathered;
 use crate::guards::Goal;
@@ -300,7 +297,7 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Runtime::tell_by`].
-    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, levity_runtime::Error> {
+    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, levity_core::RuntimeError> {
         self.inner.runtime.tell_by(&*self.inner.executor, run, post).await
     }
 
@@ -362,7 +359,6 @@ impl Runnable for Agent {
     type Input = AgentInput;
     type Machine = AgentMachine;
     type Output = Answer;
-    type Error = Error;
 
     fn runtime(&self) -> &Runtime {
         Self::runtime(self)
@@ -406,8 +402,8 @@ impl Runnable for Agent {
         AgentMachine::restore_untyped(self.inner.spec.clone(), state)
     }
 
-    fn conclude(&self, ended: Result<Done<AgentMachine>, Stopped<AgentMachine>>) -> Result<Answer, Error> {
-        conclude(ended)
+    fn conclude(&self, reached: Reached<AgentMachine>) -> Result<Answer, Error> {
+        reached.finish(AgentDetails::new)
     }
 
     fn name(&self) -> Option<Arc<str>> {

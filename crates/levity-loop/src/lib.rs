@@ -24,9 +24,7 @@ mod agent;
 mod answer;
 mod asked;
 mod builder;
-mod conclude;
 mod errand;
-mod error;
 mod executor;
 mod gather;
 mod guards;
@@ -41,11 +39,11 @@ mod talk;
 mod wait;
 
 pub use agent::{Agent, AgentInput};
-pub use answer::Answer;
+pub use answer::{AgentDetails, Answer};
 pub use builder::AgentBuilder;
 pub use errand::Errand;
-pub use error::{Error, ErrorKind, Result};
 pub use guards::{SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
+pub use levity_core::{Error, Result};
 pub use machine::AgentMachine;
 pub use strategy::{
     Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,

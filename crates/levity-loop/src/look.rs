@@ -1,10 +1,9 @@
 //! Looking at runs that nobody drives.
 
-use levity_core::{Ask, Digest, Executor, Record, RunId};
+use levity_core::{Ask, Digest, Executor, Record, Result, RunId, RuntimeError};
 use levity_runtime::{Replay, Runnable, Runtime, check_setup, replay};
 
 use crate::agent::Agent;
-use crate::error::{Error, Result};
 use crate::executor::MODEL;
 use crate::machine::AgentMachine;
 
@@ -21,8 +20,8 @@ impl Agent {
         let setup = self.inner.executor.setup();
         let own: Vec<(String, Digest)> =
             setup.into_iter().filter(|(name, _)| !name.starts_with(MODEL)).collect();
-        check_setup(run, &records, &own, MODEL).map_err(failed)?;
-        replay(run, &records, |kind, state| Runnable::restore(self, kind, state)).map_err(failed)
+        check_setup(run, &records, &own, MODEL)?;
+        Ok(replay(run, &records, |kind, state| Runnable::restore(self, kind, state))?)
     }
 
     /// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
@@ -35,13 +34,9 @@ impl Agent {
 }
 
 async fn read(runtime: &Runtime, run: &RunId) -> Result<Vec<Record>> {
-    let records = runtime.journal().read(run).await.map_err(failed)?;
+    let records = runtime.journal().read(run).await?;
     if records.is_empty() {
-        return Err(failed(levity_runtime::Error::NotFound(run.clone())));
+        return Err(RuntimeError::NotFound(run.clone()).into());
     }
     Ok(records)
-}
-
-fn failed(source: impl Into<levity_runtime::Error>) -> Error {
-    Error::Runtime { source: source.into(), partial: None }
 }

@@ -340,11 +340,6 @@ impl AgentMachine {
         Parts { history: self.state.history, own, goal: self.state.goal, spec: self.spec }
     }
 
-    /// What it has used and done so far.
-    pub(crate) fn so_far(&self) -> (Usage, Stats) {
-        (self.state.usage, self.state.stats)
-    }
-
     fn enter(&mut self, phase: Phase, step: &mut Step) {
         self.state.phase = phase;
         step.tell(EventKind::Phase(phase));
@@ -560,6 +555,14 @@ impl Machine for AgentMachine {
 
     fn ending(&self) -> Option<&Ending> {
         self.state.ending.as_ref()
+    }
+
+    fn so_far(&self, status: Status) -> Ending {
+        let mut ending = Ending::new(status);
+        ending.text = self.last_words();
+        (ending.usage, ending.stats) = (self.state.usage, self.state.stats);
+        ending.signals = self.signals().to_vec();
+        ending
     }
 }
 

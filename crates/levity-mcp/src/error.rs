@@ -183,3 +183,9 @@ impl fmt::Display for Death {
         }
     }
 }
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}

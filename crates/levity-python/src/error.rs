@@ -48,3 +48,9 @@ impl From<Fault> for Error {
 
 /// The result of running something.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}

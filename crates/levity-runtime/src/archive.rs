@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity_core::{
-    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary, Timestamp,
+    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary,
+    RuntimeError, Timestamp,
 };
 
-use crate::error::Error;
 use crate::files::format::{self, Flaw};
 
 /// How large an export may be, in bytes.
@@ -28,7 +28,7 @@ const LEVELS: usize = 64;
 /// # use levity_core::{Entry, Journal, Limits, MachineKind, Opened, Record, RunId, Timestamp};
 /// # use levity_runtime::{MemoryJournal, export, import};
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), levity_runtime::Error> {
+/// # async fn main() -> Result<(), levity_core::RuntimeError> {
 /// # let (here, run) = (MemoryJournal::new(), RunId::new("monday"));
 /// # let opened = Opened::new(MachineKind::new("agent", 1), serde_json::Value::Null, Limits::default());
 /// # let record = Record::new(0, Timestamp::from_millis(1), Entry::Opened(opened));
@@ -43,10 +43,10 @@ const LEVELS: usize = 64;
 ///
 /// # Errors
 /// When there is no such run, when it takes more than 256 MiB, or when the journal fails.
-pub async fn export(journal: &dyn Journal, run: &RunId) -> Result<Vec<u8>, Error> {
+pub async fn export(journal: &dyn Journal, run: &RunId) -> Result<Vec<u8>, RuntimeError> {
     let mut found = BTreeMap::from([(run.clone(), journal.read(run).await?)]);
     if found.values().all(Vec::is_empty) {
-        return Err(Error::NotFound(run.clone()));
+        return Err(RuntimeError::NotFound(run.clone()));
     }
     // A run is read before those below it are looked for: none that it names is missed.
     for _ in 0..LEVELS {
@@ -69,7 +69,7 @@ pub async fn export(journal: &dyn Journal, run: &RunId) -> Result<Vec<u8>, Error
     Ok(bytes)
 }
 
-fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Error> {
+fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), RuntimeError> {
     bytes.extend_from_slice(&format::header(run));
     for record in records {
         format::write(record, None, bytes)?;
@@ -89,10 +89,10 @@ fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Err
 /// same import can be made again.
 ///
 /// # Errors
-/// - [`Error::Archive`] when a line is not what it should be: damaged, foreign, or from a newer version;
-/// - [`Error::Exists`] when a run is there with other records;
-/// - [`Error::Journal`] when the journal fails, or keeps nothing.
-pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, Error> {
+/// - [`RuntimeError::Archive`] when a line is not what it should be: damaged, foreign, or from a newer version;
+/// - [`RuntimeError::Exists`] when a run is there with other records;
+/// - [`RuntimeError::Journal`] when the journal fails, or keeps nothing.
+pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, RuntimeError> {
     let runs = parse(bytes)?;
     if !journal.keeps() {
         let message = "this journal keeps nothing, so nothing can be imported";
@@ -103,7 +103,7 @@ pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, E
         match journal.read(run).await? {
             there if there.is_empty() => missing.push((run, records)),
             there if there == *records => {}
-            _ => return Err(Error::Exists(run.clone())),
+            _ => return Err(RuntimeError::Exists(run.clone())),
         }
     }
     // Nobody may begin the first run while those below it are being written.
@@ -122,9 +122,9 @@ pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, E
 }
 
 /// A run that has no records yet.
-async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, Error> {
+async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, RuntimeError> {
     let open = journal.open(run).await?;
-    if open.records.is_empty() { Ok(open) } else { Err(Error::Exists(run.clone())) }
+    if open.records.is_empty() { Ok(open) } else { Err(RuntimeError::Exists(run.clone())) }
 }
 
 /// Removes the runs that ended before this time, with all below them, and says how many there were.
@@ -135,7 +135,7 @@ async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, Error> {
 ///
 /// # Errors
 /// When the journal fails, or removes no runs; what was removed before stays removed.
-pub async fn remove_ended_before(journal: &dyn Journal, time: Timestamp) -> Result<usize, Error> {
+pub async fn remove_ended_before(journal: &dyn Journal, time: Timestamp) -> Result<usize, RuntimeError> {
     let roots = journal.list(&RunQuery::new().roots()).await?;
     let over = |run: &RunSummary| run.state().is_end() && run.updated < time;
     let (over, kept): (Vec<_>, Vec<_>) = roots.into_iter().partition(over);
@@ -156,7 +156,7 @@ pub async fn remove_ended_before(journal: &dyn Journal, time: Timestamp) -> Resu
 }
 
 /// The runs in an export, each with its records.
-fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, Error> {
+fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, RuntimeError> {
     if bytes.len() > LARGEST {
         return Err(at(1, Flaw::damaged("an export is of at most 256 MiB")));
     }
@@ -171,8 +171,8 @@ fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, Error> {
     Ok(runs.all.into_iter().map(|(run, (_, records))| (run, records)).collect())
 }
 
-fn at(line: usize, flaw: Flaw) -> Error {
-    Error::Archive { line, cause: flaw.into_error("") }
+fn at(line: usize, flaw: Flaw) -> RuntimeError {
+    RuntimeError::Archive { line, cause: flaw.into_error("") }
 }
 
 #[derive(Default)]
@@ -234,7 +234,7 @@ impl Runs {
     }
 
     /// Whether each run that another one started has that one beside it; but for the first.
-    fn check_parents(&self) -> Result<(), Error> {
+    fn check_parents(&self) -> Result<(), RuntimeError> {
         for (run, (number, records)) in &self.all {
             let child = matches!(records.first(), Some(Record { entry: Entry::Opened(opened), .. }) if opened.origin.is_some());
             let alone = run.parent().is_none_or(|parent| !self.all.contains_key(&parent));

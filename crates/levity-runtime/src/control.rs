@@ -2,11 +2,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{Ask, Command, Decision, EffectId, Message, Resolution, RunId};
+use levity_core::{Ask, Command, ControlError, Decision, EffectId, Message, Resolution, RunId};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-
-use crate::error::ControlError;
 
 /// How many commands may wait for a run; whoever sends one more waits.
 const WAITING_COMMANDS: usize = 64;

@@ -5,16 +5,15 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
-    Approver, Ask, CancelToken, Command, Decision, Digest, Effect, EffectClass, EffectCx, EffectId,
-    EffectKind, EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink,
-    Machine, OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId, RunLog, Spent, Timestamp,
-    Values, World,
+    Approver, Ask, CancelToken, Command, ControlError, Decision, Digest, Divergence, Effect, EffectClass,
+    EffectCx, EffectId, EffectKind, EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit,
+    Limits, Live, LiveSink, Machine, OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId,
+    RunLog, RuntimeError, Spent, Timestamp, Values, World,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::control::{Line, Order};
-use crate::error::{ControlError, Divergence, Error};
 use crate::events::Hub;
 use crate::fork::Fork;
 use crate::meter::{Meter, Reservation};
@@ -81,7 +80,7 @@ pub(crate) struct Driver<M> {
 
 /// An effect that was performed, and what came of it. An error is not the effect's: the run cannot be driven
 /// on.
-type Performed = (EffectId, Result<Came, Error>);
+type Performed = (EffectId, Result<Came, RuntimeError>);
 
 /// What came of performing an effect.
 enum Came {
@@ -182,7 +181,7 @@ impl Slice {
 }
 
 /// The machine as it was left, and why it was left, if it did not end.
-pub(crate) type Driven<M> = Result<M, (Option<M>, Error)>;
+pub(crate) type Driven<M> = Result<M, (Option<M>, RuntimeError)>;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Folds in what the run's log holds, or what a fork begins with.
@@ -193,7 +192,7 @@ impl<M: Machine + 'static> Driver<M> {
         fork: Option<Box<Fork>>,
         around: Around,
         line: Option<Line>,
-    ) -> Result<Box<Self>, (M, Error)> {
+    ) -> Result<Box<Self>, (M, RuntimeError)> {
         let mut state = State::new(run, machine);
         let OpenRun { records, log, .. } = open;
         around.count(&state.run, &records);
@@ -212,7 +211,7 @@ impl<M: Machine + 'static> Driver<M> {
         open: OpenRun,
         around: Around,
         line: Option<Line>,
-    ) -> Result<Box<Self>, (M, Error)> {
+    ) -> Result<Box<Self>, (M, RuntimeError)> {
         let mut state = State::new(run, machine);
         let OpenRun { records, log, .. } = open;
         around.count(&state.run, &records);
@@ -238,7 +237,7 @@ impl<M: Machine + 'static> Driver<M> {
         log: Box<dyn RunLog>,
         mut around: Around,
         line: Option<Line>,
-    ) -> Result<Box<Self>, (M, Error)> {
+    ) -> Result<Box<Self>, (M, RuntimeError)> {
         // What a fork begins with is written when it begins.
         let staged = match folded {
             Ok(staged) => staged,
@@ -310,7 +309,7 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
-    async fn steps(&mut self) -> Result<(), Error> {
+    async fn steps(&mut self) -> Result<(), RuntimeError> {
         if self.state.ended {
             return Ok(());
         }
@@ -327,12 +326,12 @@ impl<M: Machine + 'static> Driver<M> {
                 break;
             }
             if !cancelled && self.is_stuck() {
-                return Err(Error::Stuck(self.state.run.clone()));
+                return Err(RuntimeError::Stuck(self.state.run.clone()));
             }
             let next = if cancelled { Next::Wait } else { self.leave().await? };
             let (entries, acks) = match next {
                 Next::Leave(waiting) => {
-                    return Err(Error::Parked { run: self.state.run.clone(), waiting });
+                    return Err(RuntimeError::Parked { run: self.state.run.clone(), waiting });
                 }
                 Next::Take(entries) => (entries, Vec::new()),
                 Next::Wait => self.wait().await?,
@@ -343,7 +342,7 @@ impl<M: Machine + 'static> Driver<M> {
             self.acks.extend(acks);
             if must_end && self.state.machine.ending().is_none() {
                 self.commit().await?;
-                return Err(Error::Stuck(self.state.run.clone()));
+                return Err(RuntimeError::Stuck(self.state.run.clone()));
             }
         }
         self.end().await
@@ -356,7 +355,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Opens a new run, or goes on with an old one.
-    async fn begin(&mut self) -> Result<(), Error> {
+    async fn begin(&mut self) -> Result<(), RuntimeError> {
         self.commit().await?;
         self.count_below().await?;
         let old = self.state.seq > 0;
@@ -396,7 +395,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Asks what an earlier process has asked; also while paused, since an answer begins nothing.
-    async fn ask_again(&mut self) -> Result<(), Error> {
+    async fn ask_again(&mut self) -> Result<(), RuntimeError> {
         let asks = self.state.left_under_way().into_iter().filter(|id| self.state.is_question(*id));
         let asks: Vec<EffectId> = asks.collect();
         let entries = asks.iter().filter_map(|id| self.pick_up(*id)).collect();
@@ -410,7 +409,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Ends what is under way, lets the children write their ends, and writes this run's.
-    async fn end(&mut self) -> Result<(), Error> {
+    async fn end(&mut self) -> Result<(), RuntimeError> {
         self.effects.clear();
         self.budget.clear();
         self.end_children.cancel();
@@ -438,7 +437,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Folds entries in. They are written down and told with the next [`commit`](Self::commit), and nothing
     /// that follows from them begins before that: what finishes and what begins next are one append.
-    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
+    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), RuntimeError> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -457,7 +456,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Writes down what was folded in, and then tells those who watch and those who wait for it.
-    async fn commit(&mut self) -> Result<(), Error> {
+    async fn commit(&mut self) -> Result<(), RuntimeError> {
         if !self.staged.is_empty() {
             self.log.append(&self.staged).await?;
             self.staged.clear();
@@ -475,13 +474,13 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(())
     }
 
-    async fn record(&mut self, entries: Vec<Entry>) -> Result<(), Error> {
+    async fn record(&mut self, entries: Vec<Entry>) -> Result<(), RuntimeError> {
         self.stage(entries)?;
         self.commit().await
     }
 
     /// The effects that may begin, until no more may or the slice is over; they are begun once that is written down.
-    fn start_ready(&mut self) -> Result<Vec<(EffectId, Effect)>, Error> {
+    fn start_ready(&mut self) -> Result<Vec<(EffectId, Effect)>, RuntimeError> {
         let (mut begun, mut room, mut since) = (Vec::new(), BATCH, None);
         while room > 0 && !self.state.paused && self.state.machine.ending().is_none() {
             let executor = self.around.executor.clone();
@@ -667,7 +666,7 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
-    async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), Error> {
+    async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), RuntimeError> {
         if self.slice.ends() {
             // A time that has passed, and orders, are known only once others had the thread.
             tokio::task::yield_now().await;
@@ -705,7 +704,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// The entries for an effect that finished and for others that have finished too, in the order in
     /// which they were asked for; as many as a slice has room for.
-    fn finished(&mut self, first: Performed) -> Result<Vec<Entry>, Error> {
+    fn finished(&mut self, first: Performed) -> Result<Vec<Entry>, RuntimeError> {
         let (mut done, mut since) = (vec![first], None);
         while done.len() < BATCH
             && let Some(next) = self.performed_by_now()
@@ -789,7 +788,7 @@ async fn next_order(line: &mut Option<Line>) -> Order {
 }
 
 /// What others have left for the run; a journal that keeps nothing has nothing.
-async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<Post>, Error> {
+async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<Post>, RuntimeError> {
     if keeps { Ok(log.posted().await?) } else { pending().await }
 }
 

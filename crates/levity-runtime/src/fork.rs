@@ -1,15 +1,19 @@
 //! Runs that go another way from a record of an old one.
 
 use levity_core::{
-    EffectKind, Entry, Executor, Forked, Machine, Opened, Record, RunId, Timestamp, idempotency_key,
+    Divergence, EffectKind, Entry, Executor, Forked, Machine, Opened, Record, RunId, RuntimeError, Timestamp,
+    idempotency_key,
 };
 
-use crate::error::{Divergence, Error};
 use crate::state::State;
 
 /// The first records of an old run that a new one begins with: up to one of them or, of a run that has
 /// ended, all before the last call of a model.
-pub(crate) fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> Result<Vec<Record>, Error> {
+pub(crate) fn cut(
+    run: &RunId,
+    mut records: Vec<Record>,
+    after: Option<u64>,
+) -> Result<Vec<Record>, RuntimeError> {
     let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
     let last_call = records.iter().rposition(
         |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
@@ -21,11 +25,11 @@ pub(crate) fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> 
         None => most,
     };
     if records.is_empty() {
-        return Err(Error::NotFound(run.clone()));
+        return Err(RuntimeError::NotFound(run.clone()));
     }
     if count == 0 || count > most {
         let reason = format!("its last record to begin with is one of 0 to {}", most.saturating_sub(1));
-        return Err(Error::Fork { run: run.clone(), reason });
+        return Err(RuntimeError::Fork { run: run.clone(), reason });
     }
     records.truncate(count);
     Ok(records)

@@ -5,11 +5,10 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use futures_util::future::BoxFuture;
-use levity_core::{Ask, Delta, Event, EventKind, Message, RunId};
+use levity_core::{Ask, ControlError, Delta, Error, Event, EventKind, Message, RunId};
 use serde_json::Value;
 
 use crate::control::Control;
-use crate::error::ControlError;
 use crate::events::Events;
 use crate::run::{Afterwards, finish};
 use crate::runnable::{End, Runnable};
@@ -31,7 +30,7 @@ enum State<W: Runnable> {
         after: Afterwards,
     },
     /// What is left to do once the run has ended.
-    Ended(BoxFuture<'static, End<W::Output, W::Error>>),
+    Ended(BoxFuture<'static, End<W::Output>>),
 }
 
 impl<W: Runnable> RunHandle<W> {
@@ -40,7 +39,7 @@ impl<W: Runnable> RunHandle<W> {
     }
 
     /// A run that was not begun.
-    pub(crate) fn refused(run: RunId, error: W::Error) -> Self {
+    pub(crate) fn refused(run: RunId, error: Error) -> Self {
         Self {
             control: Control::of_nobody(run),
             state: State::Ended(Box::pin(std::future::ready(End::Stopped(error)))),
@@ -161,11 +160,11 @@ impl<W: Runnable> Unpin for RunHandle<W> {}
 
 impl<W: Runnable> RunHandle<W> {
     /// Waits for the run, and says whether it could be driven to its end.
-    pub async fn end(mut self) -> End<W::Output, W::Error> {
+    pub async fn end(mut self) -> End<W::Output> {
         std::future::poll_fn(|cx| self.poll_end(cx)).await
     }
 
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End<W::Output, W::Error>> {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End<W::Output>> {
         loop {
             match &mut self.state {
                 State::Driven { handle, what, after } => {
@@ -180,7 +179,7 @@ impl<W: Runnable> RunHandle<W> {
 }
 
 impl<W: Runnable> Future for RunHandle<W> {
-    type Output = Result<W::Output, W::Error>;
+    type Output = Result<W::Output, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_end(cx).map(End::into_result)

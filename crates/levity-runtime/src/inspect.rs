@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{Ask, Effect, EffectId, Executor, Journal, Machine, Record, RunId};
+use levity_core::{Ask, Effect, EffectId, Executor, Journal, Machine, Record, RunId, RuntimeError};
 
-use crate::error::Error;
 use crate::replay::{Replay, opened, replay};
 use crate::runnable::Runnable;
 
@@ -13,7 +12,7 @@ use crate::runnable::Runnable;
 ///
 /// # Errors
 /// When there is no such run, or it is not one of this kind.
-pub async fn replay_run<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Machine>, Error> {
+pub async fn replay_run<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Machine>, RuntimeError> {
     let records = read(&**what.runtime().journal(), run).await?;
     replay(run, &records, |kind, state| what.inspect(kind, state))
 }
@@ -22,7 +21,7 @@ pub async fn replay_run<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::
 ///
 /// # Errors
 /// When there is no such run, or it is not one of this kind.
-pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, Error> {
+pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
     asks_of(run.clone(), is_over, under_way, what.executor(), what.runtime().journal().clone()).await
@@ -34,7 +33,7 @@ fn asks_of(
     under_way: Vec<(EffectId, Effect)>,
     executor: Arc<dyn Executor>,
     journal: Arc<dyn Journal>,
-) -> BoxFuture<'static, Result<Vec<Ask>, Error>> {
+) -> BoxFuture<'static, Result<Vec<Ask>, RuntimeError>> {
     Box::pin(async move {
         let mut asks = Vec::new();
         // A run that was cancelled has only its end to write.
@@ -46,13 +45,13 @@ fn asks_of(
                     let below = run.child(id);
                     let records = match read(&*journal, &below).await {
                         // The process ended before the child could begin.
-                        Err(Error::NotFound(_)) => continue,
+                        Err(RuntimeError::NotFound(_)) => continue,
                         records => records?,
                     };
                     let (_, state) = opened(&below, &records[0])?;
                     let reason = |error: levity_core::ToolError| error.explain();
                     let made = executor.child(&child, Some(state)).await.map_err(reason);
-                    let made = made.map_err(|reason| Error::Restore { run: below.clone(), reason })?;
+                    let made = made.map_err(|reason| RuntimeError::Restore { run: below.clone(), reason })?;
                     let (machine, executor) = (made.machine, made.executor);
                     let folded = replay(&below, &records, |_, _| Ok(machine))?;
                     let is_over = folded.machine.ending().is_some();
@@ -65,7 +64,7 @@ fn asks_of(
     })
 }
 
-async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, Error> {
+async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, RuntimeError> {
     let records = journal.read(run).await?;
-    if records.is_empty() { Err(Error::NotFound(run.clone())) } else { Ok(records) }
+    if records.is_empty() { Err(RuntimeError::NotFound(run.clone())) } else { Ok(records) }
 }

@@ -31,7 +31,6 @@ mod asked;
 mod checksum;
 mod control;
 mod drive;
-mod error;
 mod events;
 mod files;
 mod fingerprint;
@@ -59,7 +58,6 @@ mod world;
 
 pub use archive::{export, import, remove_ended_before};
 pub use control::Control;
-pub use error::{ControlError, Divergence, Error};
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
 pub use handle::{RunHandle, Text};

@@ -1,7 +1,8 @@
-use levity_core::{Digest, Effect, EffectId, Entry, Event, Machine, MachineKind, Record, RunId};
+use levity_core::{
+    Digest, Divergence, Effect, EffectId, Entry, Event, Machine, MachineKind, Record, RunId, RuntimeError,
+};
 use serde_json::Value;
 
-use crate::error::{Divergence, Error};
 use crate::fingerprint::OUTPUT_SCHEMA;
 use crate::runtime::restore_from;
 use crate::state::State;
@@ -30,7 +31,7 @@ pub fn replay<M: Machine>(
     run: &RunId,
     records: &[Record],
     restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String>,
-) -> Result<Replay<M>, Error> {
+) -> Result<Replay<M>, RuntimeError> {
     let machine = restore_from(run, records, restore)?;
     let mut state = State::new(run.clone(), machine);
     let mut events = Vec::new();
@@ -93,7 +94,10 @@ pub fn changes(then: &[(String, Digest)], now: &[(String, Digest)]) -> Vec<Strin
 }
 
 /// The machine and the state that a run's first record names.
-pub(crate) fn opened<'a>(run: &RunId, first: &'a Record) -> Result<(&'a MachineKind, &'a Value), Error> {
+pub(crate) fn opened<'a>(
+    run: &RunId,
+    first: &'a Record,
+) -> Result<(&'a MachineKind, &'a Value), RuntimeError> {
     match &first.entry {
         Entry::Opened(opened) => Ok((&opened.machine, &opened.state)),
         _ => Err(Divergence::new(run, first.seq, None, "the first record does not open the run").into()),

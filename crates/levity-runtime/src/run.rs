@@ -4,12 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{Approver, ConversationId, Event, History, Limits, RunId};
+use levity_core::{
+    Approver, ConversationId, Error, Event, Failure, History, Limits, Machine as _, Reached, RunId,
+    RuntimeError, Status,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::drive::Given;
-use crate::error::Error;
 use crate::events::Watcher;
 use crate::handle::RunHandle;
 use crate::runnable::{Conversational, End, Machined, Observer, RunOrigin, Runnable, Typed, TypedOutput};
@@ -126,7 +128,7 @@ impl<W: Runnable> Run<W> {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn try_start(self) -> Result<RunHandle<W>, W::Error> {
+    pub fn try_start(self) -> Result<RunHandle<W>, Error> {
         let what = self.what.clone();
         let (job, after) = self.into_job()?;
         Ok(RunHandle::new(what.runtime().start(job), what, after))
@@ -139,12 +141,12 @@ impl<W: Runnable> Run<W> {
     ///
     /// # Errors
     /// Those of the run, and when it is called from async code, where it would hold up others.
-    pub fn blocking(self) -> Result<W::Output, W::Error> {
+    pub fn blocking(self) -> Result<W::Output, Error> {
         if tokio::runtime::Handle::try_current().is_ok() {
-            return Err(Error::InsideAsync.into());
+            return Err(RuntimeError::InsideAsync.into());
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(Error::NoRuntime)?;
+        let runtime = runtime.map_err(RuntimeError::NoRuntime)?;
         let ended = runtime.block_on(self.into_future());
         // A tool that blocks and was given up on must not hold up the caller.
         runtime.shutdown_background();
@@ -186,7 +188,7 @@ impl<W: Runnable> Run<W> {
     }
 
     /// The job, and what is left to do at its end.
-    fn into_job(mut self) -> Result<(Job<W::Machine>, Afterwards), W::Error> {
+    fn into_job(mut self) -> Result<(Job<W::Machine>, Afterwards), Error> {
         let observer = self.observer();
         let Self { what, mode, id, limits, watcher, park, given } = self;
         let mut job = job(&what, mode, limits)?.given(given);
@@ -214,7 +216,7 @@ fn job<W: Runnable>(
     what: &W,
     mode: Mode<W::Input>,
     limits: Option<Box<Limits>>,
-) -> Result<Job<W::Machine>, W::Error> {
+) -> Result<Job<W::Machine>, Error> {
     let (executor, again) = (what.executor(), what.clone());
     let job = match mode {
         Mode::New(input) => {
@@ -278,7 +280,7 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Run<Typed<W, T>> {
     ///
     /// # Errors
     /// As for any run, and when the answer keeps having the wrong shape.
-    pub async fn with_answer(self) -> Result<(T, W::Output), W::Error> {
+    pub async fn with_answer(self) -> Result<(T, W::Output), Error> {
         let Self { what, mode, id, limits, watcher, park, given } = self;
         let output = Run { what: what.inner, mode, id, limits, watcher, park, given }.await?;
         Ok((W::parse(&output)?, output))
@@ -286,7 +288,7 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Run<Typed<W, T>> {
 }
 
 impl<W: Runnable> IntoFuture for Run<W> {
-    type Output = Result<W::Output, W::Error>;
+    type Output = Result<W::Output, Error>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -306,14 +308,22 @@ pub(crate) async fn finish<W: Runnable>(
     what: W,
     ended: Result<Done<W::Machine>, Stopped<W::Machine>>,
     after: Afterwards,
-) -> End<W::Output, W::Error> {
+) -> End<W::Output> {
     if let Some(after) = after {
         after.await;
     }
-    let is_driven = ended.is_ok();
-    match what.conclude(ended) {
-        Err(error) if !is_driven => End::Stopped(error),
-        result => End::Ended(result),
+    match ended {
+        Ok(Done { run, machine }) => match machine.ending().cloned() {
+            Some(ending) => End::Ended(what.conclude(Reached::new(run, ending, machine))),
+            None => End::Stopped(RuntimeError::Lost(run).into()),
+        },
+        Err(Stopped { run, machine, error }) => {
+            let partial = machine.and_then(|machine| {
+                let ending = machine.so_far(Status::Failed(Failure::Internal(error.to_string())));
+                what.conclude(Reached::new(run, ending, machine)).err()?.partial().cloned()
+            });
+            End::Stopped(Error::stopped(error, partial))
+        }
     }
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, ConversationId, Executor, History, Lease, Limits, Machine, MachineKind, Message, RunId,
+    Cause, ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message, Reached,
+    RunId,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::error::Error;
 use crate::events::Watcher;
-use crate::runtime::{Done, Runtime, Stopped};
+use crate::runtime::Runtime;
 
 /// Anything that a runtime can run: an agent, a team, a swarm, a machine of your own.
 ///
@@ -27,7 +27,8 @@ use crate::runtime::{Done, Runtime, Stopped};
 /// #     Status, Step, ToolError,
 /// # };
 /// # use serde_json::{Value, json};
-/// use levity_runtime::{Beginning, Done, Error, Run, Runnable, Runtime, Stopped};
+/// use levity_core::{Error, Reached};
+/// use levity_runtime::{Beginning, Run, Runnable, Runtime};
 ///
 /// /// Says its goal back.
 /// #[derive(Clone)]
@@ -71,7 +72,6 @@ use crate::runtime::{Done, Runtime, Stopped};
 ///     type Input = String;
 ///     type Machine = EchoMachine;
 ///     type Output = String;
-///     type Error = Error;
 ///
 ///     fn runtime(&self) -> &Runtime {
 ///         &self.0
@@ -93,9 +93,8 @@ use crate::runtime::{Done, Runtime, Stopped};
 ///         Ok(EchoMachine(state.as_str().ok_or("this is no echo")?.to_owned(), None))
 ///     }
 ///
-///     fn conclude(&self, ended: Result<Done<EchoMachine>, Stopped<EchoMachine>>) -> Result<String, Error> {
-///         let done = ended.map_err(|stopped| stopped.error)?;
-///         Ok(done.machine.ending().map(|ending| ending.text.clone()).unwrap_or_default())
+///     fn conclude(&self, reached: Reached<EchoMachine>) -> Result<String, Error> {
+///         Ok(reached.finish(|_| ())?.text().to_owned())
 ///     }
 /// }
 ///
@@ -112,8 +111,6 @@ pub trait Runnable: Clone + Send + Sync + 'static {
     type Machine: Machine + 'static;
     /// The result of a run that ended well.
     type Output: Send + 'static;
-    /// The reason why a run gave nothing.
-    type Error: std::error::Error + From<Error> + Send + Sync + 'static;
 
     /// The runtime that drives its runs, with their journal.
     fn runtime(&self) -> &Runtime;
@@ -129,7 +126,7 @@ pub trait Runnable: Clone + Send + Sync + 'static {
     /// # Errors
     /// When nothing can be begun with this input. What is found out later, while the machine is made, is a cause of the
     /// run's end.
-    fn begin(&self, input: Self::Input, limits: &Limits) -> Result<Beginning<Self::Machine>, Self::Error>;
+    fn begin(&self, input: Self::Input, limits: &Limits) -> Result<Beginning<Self::Machine>, Error>;
 
     /// Builds the machine of an old run again from the state that it saved before its first input.
     ///
@@ -145,14 +142,12 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         self.restore(kind, state)
     }
 
-    /// Turns the end of a run into what it gives.
+    /// Turns the end of a run into what it gives; [`Reached::finish`] does it. A run that could not be driven to its end has
+    /// an ending that says so.
     ///
     /// # Errors
     /// When it gives nothing; the error carries what was reached.
-    fn conclude(
-        &self,
-        ended: Result<Done<Self::Machine>, Stopped<Self::Machine>>,
-    ) -> Result<Self::Output, Self::Error>;
+    fn conclude(&self, reached: Reached<Self::Machine>) -> Result<Self::Output, Error>;
 
     /// Its name, for those who trace its runs.
     fn name(&self) -> Option<Arc<str>> {
@@ -207,19 +202,19 @@ pub trait Runnable: Clone + Send + Sync + 'static {
 
 /// The end of driving a run.
 #[derive(Debug)]
-pub enum End<T, E> {
+pub enum End<T> {
     /// The run ended, well or badly.
-    Ended(Result<T, E>),
+    Ended(Result<T, Error>),
     /// It could not be begun, or could not be driven to its end.
-    Stopped(E),
+    Stopped(Error),
 }
 
-impl<T, E> End<T, E> {
+impl<T> End<T> {
     /// Returns the result of the run.
     ///
     /// # Errors
     /// When it gives nothing.
-    pub fn into_result(self) -> Result<T, E> {
+    pub fn into_result(self) -> Result<T, Error> {
         match self {
             Self::Ended(result) => result,
             Self::Stopped(error) => Err(error),
@@ -342,7 +337,7 @@ pub trait TypedOutput: Runnable {
     ///
     /// # Errors
     /// When it is none.
-    fn parse<T: DeserializeOwned>(output: &Self::Output) -> Result<T, Self::Error>;
+    fn parse<T: DeserializeOwned>(output: &Self::Output) -> Result<T, Error>;
 }
 
 /// A [`Runnable`] whose answers are a `T`; see [`Run::typed`](crate::Run::typed).
@@ -373,7 +368,6 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
     type Input = W::Input;
     type Machine = W::Machine;
     type Output = T;
-    type Error = W::Error;
 
     fn runtime(&self) -> &Runtime {
         self.inner.runtime()
@@ -387,7 +381,7 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.limits()
     }
 
-    fn begin(&self, input: W::Input, limits: &Limits) -> Result<Beginning<W::Machine>, W::Error> {
+    fn begin(&self, input: W::Input, limits: &Limits) -> Result<Beginning<W::Machine>, Error> {
         self.inner.begin(input, limits)
     }
 
@@ -399,8 +393,8 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.inspect(kind, state)
     }
 
-    fn conclude(&self, ended: Result<Done<W::Machine>, Stopped<W::Machine>>) -> Result<T, W::Error> {
-        W::parse(&self.inner.conclude(ended)?)
+    fn conclude(&self, reached: Reached<W::Machine>) -> Result<T, Error> {
+        W::parse(&self.inner.conclude(reached)?)
     }
 
     fn name(&self) -> Option<Arc<str>> {

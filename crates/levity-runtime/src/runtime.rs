@@ -8,14 +8,13 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use levity_core::{
     Cause, Ending, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, Opened, Record,
-    RunId, Secrets, World,
+    RunId, RuntimeError, Secrets, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::control::{Control, Line, Switchboard};
 use crate::drive::{AT_ONCE, Around, Driven, Driver, Given, meter};
-use crate::error::Error;
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::fork::{Fork, cut};
 use crate::journal::NoJournal;
@@ -207,7 +206,7 @@ impl Runtime {
         origin: Origin<M>,
         limits: Option<Box<Limits>>,
         mut line: Option<Line>,
-    ) -> Result<Ready<M>, (Option<M>, Error)> {
+    ) -> Result<Ready<M>, (Option<M>, RuntimeError)> {
         let machine = match origin {
             Origin::New(machine) => Made::from(*machine),
             Origin::Later(machine) => {
@@ -235,7 +234,7 @@ impl Runtime {
             Ok(open) if open.records.is_empty() => {
                 Ok(Ready { machine, lease, open, limits: limits.unwrap_or_default(), line, fork: None })
             }
-            Ok(_) => Err((Some(machine), Error::Exists(run.clone()))),
+            Ok(_) => Err((Some(machine), RuntimeError::Exists(run.clone()))),
             Err(error) => Err((Some(machine), error.into())),
         }
     }
@@ -248,12 +247,12 @@ impl Runtime {
         lease: Option<LeaseFuture>,
         records: &[Record],
         line: &mut Option<Line>,
-    ) -> Result<Option<Lease>, Error> {
+    ) -> Result<Option<Lease>, RuntimeError> {
         let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
         let Some(lease) = lease.filter(|_| !ended) else { return Ok(None) };
         let run = run.clone();
         tokio::select! {
-            lease = lease => lease.map(Some).map_err(|cause| Error::Prepare { run, cause }),
+            lease = lease => lease.map(Some).map_err(|cause| RuntimeError::Prepare { run, cause }),
             () = cancelled(line) => Ok(None),
         }
     }
@@ -265,20 +264,20 @@ impl Runtime {
         plan: Box<ForkPlan<M>>,
         limits: Option<Box<Limits>>,
         line: Option<Line>,
-    ) -> Result<Ready<M>, Error> {
+    ) -> Result<Ready<M>, RuntimeError> {
         let old = self.shared.journal.read(&plan.from).await?;
         let records = cut(&plan.from, old, plan.after)?;
         let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
-            return Err(Error::NotFound(plan.from));
+            return Err(RuntimeError::NotFound(plan.from));
         };
         let mut opened = opened.clone();
         opened.limits = limits.unwrap_or(opened.limits);
         let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
-        let restored = restored.map_err(|reason| Error::Restore { run: plan.from.clone(), reason });
+        let restored = restored.map_err(|reason| RuntimeError::Restore { run: plan.from.clone(), reason });
         let machine = restored?;
         let open = self.shared.journal.open(run).await?;
         if !open.records.is_empty() {
-            return Err(Error::Exists(run.clone()));
+            return Err(RuntimeError::Exists(run.clone()));
         }
         let limits = opened.limits.clone();
         let fork = Fork { from: plan.from, opened, now: self.shared.world.now() };
@@ -299,18 +298,18 @@ impl Runtime {
         machine: BoxFuture<'static, Result<Made<M>, Cause>>,
         time: Option<Duration>,
         line: &mut Option<Line>,
-    ) -> Result<Made<M>, Error> {
+    ) -> Result<Made<M>, RuntimeError> {
         let run = run.clone();
         let world = &self.shared.world;
         tokio::select! {
-            made = machine => made.map_err(|cause| Error::Prepare { run, cause }),
+            made = machine => made.map_err(|cause| RuntimeError::Prepare { run, cause }),
             () = cancelled(line) => {
                 let reason = line.as_mut().and_then(Line::take_cancel).unwrap_or_default();
-                Err(Error::Cancelled { run, reason })
+                Err(RuntimeError::Cancelled { run, reason })
             }
             () = passed(&**world, time) => {
                 let cause = Cause::new("its time was up before it could begin");
-                Err(Error::Prepare { run, cause })
+                Err(RuntimeError::Prepare { run, cause })
             }
         }
     }
@@ -339,11 +338,11 @@ async fn passed(world: &dyn World, time: Option<Duration>) {
 }
 
 /// Whether a run may be driven by itself: one that another started is driven by what that one gives it.
-fn on_its_own(run: &RunId, records: &[Record]) -> Result<(), Error> {
+fn on_its_own(run: &RunId, records: &[Record]) -> Result<(), RuntimeError> {
     match (records.first().map(|record| &record.entry), run.parent()) {
         (Some(Entry::Opened(Opened { origin: Some(_), .. })), Some(above)) => {
             let reason = format!("run `{above}` started it; resume that one, and it goes on, too");
-            Err(Error::Restore { run: run.clone(), reason })
+            Err(RuntimeError::Restore { run: run.clone(), reason })
         }
         _ => Ok(()),
     }
@@ -361,12 +360,12 @@ pub(crate) fn restore_from<M>(
     run: &RunId,
     records: &[Record],
     restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String>,
-) -> Result<M, Error> {
+) -> Result<M, RuntimeError> {
     let Some(first) = records.first() else {
-        return Err(Error::NotFound(run.clone()));
+        return Err(RuntimeError::NotFound(run.clone()));
     };
     let (kind, state) = opened(run, first)?;
-    restore(kind, state).map_err(|reason| Error::Restore { run: run.clone(), reason })
+    restore(kind, state).map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })
 }
 
 impl fmt::Debug for Runtime {
@@ -390,7 +389,7 @@ struct Ready<M> {
     fork: Option<Box<Fork>>,
 }
 
-type Undriven<M> = Box<(Option<M>, Error)>;
+type Undriven<M> = Box<(Option<M>, RuntimeError)>;
 
 /// A run that is about to be driven, or why it is not.
 struct Begun<M> {
@@ -542,7 +541,7 @@ impl<M> Job<M> {
     }
 
     /// Leaves the run in its journal when all it does is wait, for a person or a time: driving it then ends
-    /// with [`Error::Parked`], and it takes up nothing but its place in the journal until it is resumed.
+    /// with [`RuntimeError::Parked`], and it takes up nothing but its place in the journal until it is resumed.
     pub fn park(mut self) -> Self {
         self.park = true;
         self
@@ -574,7 +573,7 @@ pub struct Stopped<M> {
     /// Its machine as it was left, unless it could not even be built.
     pub machine: Option<M>,
     /// Why.
-    pub error: Error,
+    pub error: RuntimeError,
 }
 
 fn settle<M>(run: RunId, driven: Driven<M>) -> Result<Done<M>, Stopped<M>> {
@@ -627,7 +626,7 @@ impl<M> Future for JobHandle<M> {
             Ok(ended) => ended,
             Err(_) => {
                 let run = self.run.clone();
-                Err(Stopped { error: Error::Lost(run.clone()), run, machine: None })
+                Err(Stopped { error: RuntimeError::Lost(run.clone()), run, machine: None })
             }
         })
     }

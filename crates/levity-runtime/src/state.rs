@@ -1,11 +1,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
-    Ask, CallId, Command, Decision, Digest, Effect, EffectId, EffectKind, EffectNote, Entry, Event,
-    EventKind, Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step, Timestamp,
+    Ask, CallId, Command, Decision, Digest, Divergence, Effect, EffectId, EffectKind, EffectNote, Entry,
+    Event, EventKind, Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step,
+    Timestamp,
 };
 
-use crate::error::Divergence;
 use crate::fingerprint::Fingerprint;
 
 pub(crate) mod by_id;

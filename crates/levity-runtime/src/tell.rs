@@ -1,12 +1,11 @@
 use std::collections::BTreeMap;
 
 use levity_core::{
-    Command, EffectId, EffectKind, EffectNote, Entry, Executor, JournalErrorKind, OpenRun, Outcome, Post,
-    Record, Resolution, RunId, ToolCall, ToolResult,
+    Command, ControlError, EffectId, EffectKind, EffectNote, Entry, Executor, JournalErrorKind, OpenRun,
+    Outcome, Post, Record, Resolution, RunId, RuntimeError, ToolCall, ToolResult,
 };
 
 use crate::drive::hear::{has_words, heard_post, stepped_in};
-use crate::error::{ControlError, Error};
 use crate::runtime::Runtime;
 
 /// What became of something that a run was told.
@@ -27,7 +26,7 @@ impl Runtime {
     /// ```
     /// # use levity_core::{Command, Post, RunId};
     /// # use levity_runtime::Runtime;
-    /// # async fn cancel(runtime: Runtime) -> Result<(), levity_runtime::Error> {
+    /// # async fn cancel(runtime: Runtime) -> Result<(), levity_core::RuntimeError> {
     /// let reason = "no longer needed".to_owned();
     /// runtime.tell(&RunId::new("monday"), Post::Command(Command::Cancel { reason })).await?;
     /// # Ok(())
@@ -41,7 +40,7 @@ impl Runtime {
     /// # Errors
     /// When there is no such run, it has ended, it does not ask or wait for that, it is driven by a process that this
     /// journal cannot reach, or nobody can ask its guards ([`ControlError::Unheard`]).
-    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, Error> {
+    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, RuntimeError> {
         self.tell_heard(None, run, post).await
     }
 
@@ -50,11 +49,21 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`tell`](Self::tell), and [`ControlError::Blocked`] when a guard does not let it through.
-    pub async fn tell_by(&self, executor: &dyn Executor, run: &RunId, post: Post) -> Result<Told, Error> {
+    pub async fn tell_by(
+        &self,
+        executor: &dyn Executor,
+        run: &RunId,
+        post: Post,
+    ) -> Result<Told, RuntimeError> {
         self.tell_heard(Some(executor), run, post).await
     }
 
-    async fn tell_heard(&self, by: Option<&dyn Executor>, run: &RunId, post: Post) -> Result<Told, Error> {
+    async fn tell_heard(
+        &self,
+        by: Option<&dyn Executor>,
+        run: &RunId,
+        post: Post,
+    ) -> Result<Told, RuntimeError> {
         match self.journal().open(run).await {
             Ok(open) => self.write(by, run, open, post).await,
             Err(error) if error.kind() == JournalErrorKind::Busy => {
@@ -71,8 +80,8 @@ impl Runtime {
         run: &RunId,
         mut open: OpenRun,
         post: Post,
-    ) -> Result<Told, Error> {
-        let Some(last) = open.records.last() else { return Err(Error::NotFound(run.clone())) };
+    ) -> Result<Told, RuntimeError> {
+        let Some(last) = open.records.last() else { return Err(RuntimeError::NotFound(run.clone())) };
         if matches!(last.entry, Entry::Ended(_)) {
             return Err(ControlError::NotRunning(run.clone()).into());
         }
@@ -105,7 +114,7 @@ impl Runtime {
     }
 
     /// Leaves words for whoever drives the run next, and has its guards look at them.
-    async fn leave(&self, run: &RunId, post: &Post) -> Result<Told, Error> {
+    async fn leave(&self, run: &RunId, post: &Post) -> Result<Told, RuntimeError> {
         match self.journal().post(run, post).await {
             Ok(()) => Ok(Told::Posted),
             Err(error) if error.kind() == JournalErrorKind::Busy => {

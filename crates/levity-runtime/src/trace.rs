@@ -165,9 +165,9 @@ impl Trace {
     }
 
     /// Says that the run was left before its end.
-    pub(crate) fn left(&self, error: &crate::error::Error) {
+    pub(crate) fn left(&self, error: &levity_core::RuntimeError) {
         let Some(traced) = &self.0 else { return };
-        if matches!(error, crate::error::Error::Parked { .. }) {
+        if matches!(error, levity_core::RuntimeError::Parked { .. }) {
             traced.span.record("levity.status", "parked");
             return;
         }

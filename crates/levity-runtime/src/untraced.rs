@@ -40,7 +40,7 @@ impl Trace {
 
     pub(crate) fn ended(&self, _: Option<&Ending>) {}
 
-    pub(crate) fn left(&self, _: &crate::error::Error) {}
+    pub(crate) fn left(&self, _: &levity_core::RuntimeError) {}
 }
 
 pub(crate) struct EffectTrace;

@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// A command did not reach its run.
     #[error(transparent)]
-    Control(#[from] levity_runtime::ControlError),
+    Control(#[from] levity_core::ControlError),
     /// The journal failed.
     #[error("the journal failed: {}", chain(.0))]
     Journal(#[from] levity_core::JournalError),
@@ -149,6 +149,12 @@ impl Error {
     }
 }
 
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use levity_core::{JournalError, JournalErrorKind};
@@ -159,8 +165,10 @@ mod tests {
     fn error_prints_each_cause_once_by_display_and_debug() {
         let journal =
             || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
-        let agent =
-            levity_loop::Error::Runtime { source: levity_runtime::Error::Journal(journal()), partial: None };
+        let agent = levity_loop::Error::Runtime {
+            source: levity_core::RuntimeError::Journal(journal()),
+            partial: None,
+        };
         let errors = [Error::Journal(journal()), Error::run(&RunId::new("r"), agent)];
         for error in errors {
             for text in [error.to_string(), format!("{error:?}"), chain(&error)] {

@@ -190,6 +190,12 @@ impl From<LibraryError> for ToolError {
     }
 }
 
+impl From<LibraryError> for levity_core::Error {
+    fn from(error: LibraryError) -> Self {
+        Self::other(error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -178,9 +178,9 @@ fn started<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Starte
 }
 
 /// A run that could not be looked at: that there is none is said as such.
-fn lost(run: &RunId, error: levity_runtime::Error) -> Error {
+fn lost(run: &RunId, error: levity_core::RuntimeError) -> Error {
     match error {
-        levity_runtime::Error::NotFound(run) => Error::NoRun(run),
+        levity_core::RuntimeError::NotFound(run) => Error::NoRun(run),
         error => Error::run(run, error),
     }
 }

@@ -479,7 +479,7 @@ impl Runs {
         };
         if known.live.contains_key(id) {
             drop(known);
-            return Err(Error::run(id, levity_runtime::Error::Exists(id.clone())));
+            return Err(Error::run(id, levity_core::RuntimeError::Exists(id.clone())));
         }
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);

@@ -3,12 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::{Hints, Model, ToolSpec};
+use levity_core::{Error, Hints, Model, Result, ToolSpec};
 use levity_loop::Agent;
 use serde_json::json;
 
 use crate::board::clean_key;
-use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::names::{did_you_mean, short};
 use crate::pattern::Given;

@@ -2,10 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::Model;
+use levity_core::{Error, Model, Result};
 use levity_loop::Agent;
 
-use crate::error::{Error, Result};
 use crate::judge::Judge;
 
 mod brief;

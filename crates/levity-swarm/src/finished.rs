@@ -1,43 +1,27 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ending, Failure, Machine as _, Message, RunId, Stats, Status, Usage};
-use levity_runtime::{Done, Stopped};
+use levity_core::{Finished, Message};
 
 use crate::board::Board;
 use crate::bus::Bus;
-use crate::error::{Error, Result};
 use crate::machine::{Shown, SwarmMachine};
 use crate::plan::Delegation;
 use crate::report::{Report, missing};
 
-/// What a run of a swarm came to.
-pub struct Finished {
-    run: RunId,
-    ending: Ending,
+/// What a run of a swarm came to; see [`Finished`] and [`SwarmDetails`].
+pub type SwarmAnswer = Finished<SwarmDetails>;
+
+/// What only the result of a swarm's run has: who did what, and all that was said.
+pub struct SwarmDetails {
     machine: Box<SwarmMachine>,
     shown: Box<Shown>,
 }
 
-impl Finished {
-    fn new(run: RunId, ending: Ending, machine: SwarmMachine) -> Self {
+impl SwarmDetails {
+    pub(crate) fn new(machine: SwarmMachine) -> Self {
         let shown = Box::new(machine.shown());
-        Self { run, ending, machine: Box::new(machine), shown }
-    }
-
-    /// The run.
-    pub fn run(&self) -> &RunId {
-        &self.run
-    }
-
-    /// The answer.
-    pub fn text(&self) -> &str {
-        &self.ending.text
-    }
-
-    /// How it ended.
-    pub fn status(&self) -> &Status {
-        &self.ending.status
+        Self { machine: Box::new(machine), shown }
     }
 
     /// Who did what, in the order of the plan, the legs, or the turns.
@@ -84,55 +68,10 @@ impl Finished {
     pub fn board(&self) -> Option<&Board> {
         self.shown.board.as_ref()
     }
-
-    /// What it used, all runs below it included.
-    pub fn usage(&self) -> &Usage {
-        &self.ending.usage
-    }
-
-    /// What was done, all runs below it included.
-    pub fn stats(&self) -> &Stats {
-        &self.ending.stats
-    }
 }
 
-impl fmt::Debug for Finished {
+impl fmt::Debug for SwarmDetails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finished")
-            .field("run", &self.run)
-            .field("status", &self.ending.status)
-            .finish_non_exhaustive()
+        f.debug_struct("SwarmDetails").field("reports", &self.reports().len()).finish_non_exhaustive()
     }
-}
-
-/// Turns the end of a run into what it came to, or an error that carries it.
-pub(crate) fn conclude(ended: Result<Done<SwarmMachine>, Stopped<SwarmMachine>>) -> Result<Finished> {
-    match ended {
-        Ok(Done { run, machine, .. }) => match machine.ending().cloned() {
-            Some(ending) => judge(Finished::new(run, ending, machine)),
-            None => Err(Error::Runtime { source: levity_runtime::Error::Lost(run), partial: None }),
-        },
-        Err(Stopped { error: levity_runtime::Error::Parked { run, waiting }, .. }) => {
-            Err(Error::Parked { run, waiting })
-        }
-        Err(Stopped { run, machine, error: source, .. }) => {
-            let partial = machine.map(|machine| {
-                let ending = machine.so_far(Status::Failed(Failure::Internal(source.to_string())));
-                Box::new(Finished::new(run, ending, machine))
-            });
-            Err(Error::Runtime { source, partial })
-        }
-    }
-}
-
-fn judge(finished: Finished) -> Result<Finished> {
-    let status = finished.ending.status.clone();
-    let partial = Box::new(finished);
-    Err(match status {
-        Status::Complete | Status::BestEffort(_) => return Ok(*partial),
-        Status::Partial(limit) => Error::Limit { limit, partial },
-        Status::Cancelled { reason } => Error::Cancelled { reason, partial },
-        Status::Failed(Failure::Unreached(why)) => Error::NoAnswer { why, partial },
-        status => Error::NoAnswer { why: status.to_string(), partial },
-    })
 }

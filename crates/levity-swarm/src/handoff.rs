@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
 use crate::names::{did_you_mean, short};
 use crate::pattern::Given;
 use crate::rules::Rules;
+use levity_core::{Error, Result};
 
 mod brief;
 mod carry;
@@ -65,7 +65,7 @@ pub(crate) use machine::Handing;
 /// A leg that fails is tried again as often as its worker [may](crate::Worker::retries); then who
 /// [stands in](crate::Worker::stand_in) for the worker has it; then it goes back to whoever had passed it on, who is told what
 /// failed and must answer, without the tool. When nobody is left, the run ends with
-/// [`Error::NoAnswer`](crate::Error::NoAnswer), which carries the conversation.
+/// [`Error::Unreached`](crate::Error::Unreached), which carries the conversation.
 ///
 /// What the host says to the run while a leg is under way goes along with the next one; when the leg answers, its worker is asked
 /// once more, with those words.

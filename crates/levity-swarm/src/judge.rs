@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::text::{clipped, fenced, head};
-use levity_core::{Limits, Model};
+use levity_core::{Error, Limits, Model, Result};
 use levity_llm::json::repair;
 use levity_loop::Agent;
 use serde_json::{Map, Value};
 
 use crate::desk::{Desk, Work};
 use crate::effort;
-use crate::error::{Error, Result};
 use crate::names::JUDGE;
 use crate::router::Router;
 
@@ -59,7 +58,7 @@ impl Judge {
             Some(By::Agent(agent)) => agent.clone(),
             Some(By::Model(model)) => {
                 let agent = Agent::builder(model.clone()).instructions(instructions).build();
-                agent.map_err(|error| Error::Agent(Box::new(error)))?
+                agent?
             }
         };
         Ok(vec![(JUDGE, agent)])

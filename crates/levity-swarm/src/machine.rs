@@ -82,7 +82,7 @@ impl SwarmMachine {
     }
 
     /// What there is by now, as an ending.
-    pub(crate) fn so_far(&self, status: Status) -> Ending {
+    fn ending_now(&self, status: Status) -> Ending {
         self.desk.so_far(status, self.play.so_far(&self.desk))
     }
 
@@ -151,6 +151,10 @@ impl Machine for SwarmMachine {
 
     fn ending(&self) -> Option<&Ending> {
         self.desk.ending.as_ref()
+    }
+
+    fn so_far(&self, status: Status) -> Ending {
+        self.ending_now(status)
     }
 }
 

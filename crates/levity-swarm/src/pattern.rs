@@ -1,12 +1,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::ToolSpec;
+use levity_core::{Result, ToolSpec};
 use levity_loop::Agent;
 
 use crate::blackboard::{Blackboard, Boarding};
 use crate::debate::{Debate, Debating};
-use crate::error::Result;
 use crate::handoff::{Handing, Handoff};
 use crate::machine::Play;
 use crate::router::{Routed, Router};

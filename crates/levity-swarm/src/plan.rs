@@ -283,5 +283,13 @@ fn short_id(id: &Arc<str>) -> Arc<str> {
     }
 }
 
+impl std::error::Error for PlanFaults {}
+
+impl From<PlanFaults> for levity_core::Error {
+    fn from(faults: PlanFaults) -> Self {
+        Self::config_of("the plan cannot be carried out", faults)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, EffectClass, Model, Tool, ToolSource, ToolSpec, Toolbox};
+use levity_core::{Approver, EffectClass, Model, Result, Tool, ToolSource, ToolSpec, Toolbox};
 use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 use levity_tools::{Policy, Rule};
 
-use crate::error::{Error, Result};
 use crate::worker::Worker;
 use role::{Has, Role};
 use shared::{Offered, Shared};
@@ -199,7 +198,7 @@ impl Ready {
             agent = agent.source(Offered { source: source.clone(), only_reads: role.only_reads() });
         }
         let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));
-        let agent = finished.build().map_err(|error| Error::Agent(Box::new(error)))?;
+        let agent = finished.build()?;
         let worker = Worker::new(role.name(), role.description(has), agent);
         Ok(worker.keywords(role.keywords().iter().copied()))
     }

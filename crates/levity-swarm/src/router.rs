@@ -2,10 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::Model;
+use levity_core::{Error, Model, Result};
 use levity_loop::Agent;
 
-use crate::error::{Error, Result};
 use crate::names::ROUTER;
 
 mod brief;
@@ -152,7 +151,7 @@ impl Router {
                 let agent = Agent::builder(model.clone()).instructions(brief::INSTRUCTIONS);
                 // What has another shape is looked at by the swarm, and asked for again with what is wrong with it.
                 let agent = agent.output_retries(0).build();
-                leads.push((ROUTER, agent.map_err(|error| Error::Agent(Box::new(error)))?));
+                leads.push((ROUTER, agent?));
             }
             None => {}
         }

@@ -1,14 +1,13 @@
 //! Runs of a swarm.
 
+use levity_core::{ConversationId, Error, Executor, History, Limits, MachineKind, Message, Reached, Result};
 use std::sync::Arc;
 
 use levity_core::text::is_blank;
-use levity_core::{ConversationId, Executor, History, Limits, MachineKind, Message};
-use levity_runtime::{Beginning, Conversational, Done, Runnable, Runtime, Stopped};
+use levity_runtime::{Beginning, Conversational, Runnable, Runtime};
 use serde_json::Value;
 
-use crate::error::{Error, Result};
-use crate::finished::{Finished, conclude};
+use crate::finished::{SwarmAnswer, SwarmDetails};
 use crate::machine::SwarmMachine;
 use crate::names::ROUTER;
 use crate::pattern::Kind;
@@ -44,7 +43,7 @@ impl SwarmInput {
 
     /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had it last. Other patterns have
     /// no such conversation, and refuse it.
-    pub fn after(mut self, earlier: &Finished) -> Self {
+    pub fn after(mut self, earlier: &SwarmAnswer) -> Self {
         self.earlier = earlier.conversation().to_vec();
         self.first = earlier.last_speaker().map(Into::into);
         self
@@ -72,8 +71,7 @@ impl From<Message> for SwarmInput {
 impl Runnable for Swarm {
     type Input = SwarmInput;
     type Machine = SwarmMachine;
-    type Output = Finished;
-    type Error = Error;
+    type Output = SwarmAnswer;
 
     fn runtime(&self) -> &Runtime {
         Self::runtime(self)
@@ -100,8 +98,8 @@ impl Runnable for Swarm {
         Self::restore(self, state)
     }
 
-    fn conclude(&self, ended: Result<Done<SwarmMachine>, Stopped<SwarmMachine>>) -> Result<Finished> {
-        conclude(ended)
+    fn conclude(&self, reached: Reached<SwarmMachine>) -> Result<SwarmAnswer> {
+        reached.finish(SwarmDetails::new)
     }
 
     fn keeps_conversations(&self) -> bool {
@@ -141,5 +139,5 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     let done = Swarm::none();
     let most = router.most.max(plan.len());
     let known = Known { workers: &rules.names, router: ROUTER, done: &done, reports: &[], most };
-    check(plan, &known).map(drop).map_err(Error::Plan)
+    check(plan, &known).map(drop).map_err(Error::from)
 }

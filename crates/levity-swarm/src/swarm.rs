@@ -2,11 +2,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ask, Child, Event, Executor, Limits, RunId, ToolError};
+use levity_core::{Ask, Child, Event, Executor, Limits, Result, RunId, ToolError};
 use levity_runtime::{Run, Runtime};
 use serde_json::Value;
 
-use crate::error::Result;
 use crate::executor::SwarmExecutor;
 use crate::machine::SwarmMachine;
 use crate::pattern::Pattern;

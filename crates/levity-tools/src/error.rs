@@ -82,3 +82,9 @@ impl fmt::Display for Side {
         })
     }
 }
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::config(error)
+    }
+}

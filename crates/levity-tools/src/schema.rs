@@ -156,5 +156,11 @@ fn names(names: &[String]) -> String {
     text
 }
 
+impl From<SchemaError> for levity_core::Error {
+    fn from(error: SchemaError) -> Self {
+        Self::config(error)
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -93,7 +93,8 @@ pub use levity_swarm as swarm;
 pub use levity_test as test;
 pub use levity_tools as tools;
 
-pub use levity_loop::{Agent, Answer, Error, Result};
+pub use levity_core::{Error, ErrorKind, Result};
+pub use levity_loop::{Agent, Answer};
 #[cfg(feature = "macros")]
 pub use levity_macros::tool;
 pub use named::{embedder, model, model_from_env};

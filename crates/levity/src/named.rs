@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{Cause, Embedder, Model};
+use levity_core::{Embedder, Model};
 use levity_llm::Chosen;
 
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// # }
 /// ```
 pub fn model(name: &str) -> Result<Arc<dyn Model>> {
-    levity_llm::model(name).map_err(|error| Error::NoModel(Cause::new(error)))
+    levity_llm::model(name).map_err(Error::from)
 }
 
 /// The model that the environment or a `.env` offers: what `LEVITY_MODEL` names, or the first provider whose key is
@@ -41,7 +41,7 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
 /// # }
 /// ```
 pub fn model_from_env() -> Result<Chosen> {
-    levity_llm::model_from_env().map_err(|error| Error::NoModel(Cause::new(error)))
+    levity_llm::model_from_env().map_err(Error::from)
 }
 
 /// An embedder by its name, such as `gemini:gemini-embedding-001`, with its key from the environment or a `.env`; for
@@ -58,5 +58,5 @@ pub fn model_from_env() -> Result<Chosen> {
 /// # }
 /// ```
 pub fn embedder(name: &str) -> Result<Arc<dyn Embedder>> {
-    levity_llm::embedder(name).map_err(|error| Error::NoModel(Cause::new(error)))
+    levity_llm::embedder(name).map_err(Error::from)
 }

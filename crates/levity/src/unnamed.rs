@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Cause, Deltas, Embedder, Model, ModelCard, ModelError, Request, Response, Worst};
+use levity_core::{Deltas, Embedder, Model, ModelCard, ModelError, Request, Response, Worst};
 
 use crate::{Error, Result};
 
@@ -37,7 +37,7 @@ pub fn model_from_env() -> Result<Chosen> {
     let all = "no provider is compiled in; add one of levity's features `gemini` (`GEMINI_API_KEY`), `openai` \
                (`OPENAI_API_KEY`), `anthropic` (`ANTHROPIC_API_KEY`), `ollama` (`OLLAMA_HOST`) or `compatible` (a server by \
                its address), as in `cargo add levity --features openai`";
-    Err(Error::NoModel(Cause::new(all)))
+    Err(Error::config(all))
 }
 
 /// An embedder by its name, such as `gemini:gemini-embedding-001`. This build has no provider.
@@ -67,7 +67,7 @@ fn missing(name: &str) -> Error {
             FEATURES.join("`, `")
         ),
     };
-    Error::NoModel(Cause::new(message))
+    Error::config(message)
 }
 
 /// A model that was chosen from what the environment offers. This build has none, so that nothing has this type; programs that

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Timestamp};
-use levity::dag::{CARRY_OUT_PLAN as CARRY_OUT, Diff, Finished, Plan, Step, StepId, Team, TreeOptions, View};
+use levity::dag::{
+    CARRY_OUT_PLAN as CARRY_OUT, Diff, Plan, Step, StepId, Team, TeamAnswer, TreeOptions, View,
+};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 use serde::Deserialize as _;
@@ -17,7 +19,7 @@ use crate::terminal::is_shown_whole;
 /// What a run came to.
 pub(super) struct Driven {
     /// Nothing when it was left by a second Ctrl-C.
-    pub(super) result: Option<levity::dag::Result<Finished>>,
+    pub(super) result: Option<levity::dag::Result<TeamAnswer>>,
     pub(super) view: View,
     /// Whether it was cancelled from here.
     pub(super) interrupted: bool,

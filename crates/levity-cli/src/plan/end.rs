@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use levity::core::Status;
-use levity::dag::{Error, Finished, StepStatus, TreeOptions, View};
+use levity::dag::{Error, Faults, StepStatus, TeamAnswer, TreeOptions, View};
 
 use super::drive::Driven;
 use crate::terminal::{chain, complain, harmless, note, say};
@@ -31,8 +31,8 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
     let Some(result) = &driven.result else {
         return complain("left before it had ended", INTERRUPTED);
     };
-    let reached = result.as_ref().ok().or_else(|| result.as_ref().err().and_then(Error::partial));
-    if let Some(text) = reached.map(Finished::text).filter(|text| !json && !text.is_empty()) {
+    let reached = result.as_ref().map_or_else(Error::partial_as, |answer| Some(answer.clone()));
+    if let Some(text) = reached.as_ref().map(TeamAnswer::text).filter(|text| !json && !text.is_empty()) {
         say(&format!("{text}\n"));
     }
     if !quiet {
@@ -51,11 +51,12 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
 
 /// How it is told what an error means: a program that calls this goes by it.
 fn code(error: &Error, interrupted: bool) -> u8 {
-    let some = |finished: &Finished| finished.steps().iter().any(|step| step.status == StepStatus::Completed);
+    let some =
+        |finished: TeamAnswer| finished.steps().iter().any(|step| step.status == StepStatus::Completed);
     match error {
         Error::Cancelled { .. } if interrupted => INTERRUPTED,
-        Error::Plan(_) => 2,
-        error if error.partial().is_some_and(some) => PARTIAL,
+        error if error.downcast_ref::<Faults>().is_some() => 2,
+        error if error.partial_as().is_some_and(some) => PARTIAL,
         _ => 1,
     }
 }

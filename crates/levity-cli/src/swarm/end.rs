@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use levity::core::{RunId, Status};
 use levity::runtime::__private::{open_named, options};
-use levity::swarm::{Error, Finished, Report, Result};
+use levity::swarm::{Error, Report, Result, SwarmAnswer};
 use serde_json::{Value, json};
 
 use super::SwarmArgs;
@@ -20,11 +20,12 @@ const PARTIAL: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
 /// Prints the answer and what went wrong, writes the bus, and gives the exit code.
-pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<Finished>>) -> ExitCode {
+pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<SwarmAnswer>>) -> ExitCode {
     let Some(result) = driven.result else {
         return complain("left before it had ended", INTERRUPTED);
     };
-    let reached = result.as_ref().ok().or_else(|| result.as_ref().err().and_then(Error::partial));
+    let reached = result.as_ref().map_or_else(Error::partial_as, |answer| Some(answer.clone()));
+    let reached = reached.as_ref();
     match reached {
         Some(finished) if args.json => say_json(&object(finished, result.as_ref().err())),
         // Where there is no answer, what is not done comes after an empty line.
@@ -50,7 +51,7 @@ pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<Fini
 }
 
 /// What came of it, for programs.
-fn object(finished: &Finished, error: Option<&Error>) -> Value {
+fn object(finished: &SwarmAnswer, error: Option<&Error>) -> Value {
     json!({
         "run": finished.run(),
         "status": finished.status(),
@@ -63,7 +64,7 @@ fn object(finished: &Finished, error: Option<&Error>) -> Value {
     })
 }
 
-fn write_bus(finished: &Finished, path: &Path) -> std::result::Result<(), String> {
+fn write_bus(finished: &SwarmAnswer, path: &Path) -> std::result::Result<(), String> {
     let write = || -> io::Result<()> {
         // What agents said is private, unless the file is there already.
         let file = open_named(path, options().write(true).create(true).truncate(true))?;
@@ -74,7 +75,7 @@ fn write_bus(finished: &Finished, path: &Path) -> std::result::Result<(), String
     write().map_err(|error| format!("the bus cannot be written to `{}`: {error}", path.display()))
 }
 
-fn summary(args: &SwarmArgs, run: &RunId, finished: &Finished) {
+fn summary(args: &SwarmArgs, run: &RunId, finished: &SwarmAnswer) {
     if let Status::BestEffort(_) = finished.status() {
         note(&finished.status().to_string());
     }
@@ -89,7 +90,7 @@ fn summary(args: &SwarmArgs, run: &RunId, finished: &Finished) {
 
 /// Says why there is no answer; a program that calls this goes by the code.
 fn failed(error: &Error, interrupted: bool) -> ExitCode {
-    let some = |finished: &Finished| finished.reports().iter().any(Report::is_done);
+    let some = |finished: SwarmAnswer| finished.reports().iter().any(Report::is_done);
     match error {
         Error::Parked { run, .. } => {
             let text = format!(
@@ -99,7 +100,7 @@ fn failed(error: &Error, interrupted: bool) -> ExitCode {
             complain(&text, WAITS)
         }
         Error::Cancelled { .. } if interrupted => complain(&chain(error), INTERRUPTED),
-        error if error.partial().is_some_and(some) => complain(&chain(error), PARTIAL),
+        error if error.partial_as().is_some_and(some) => complain(&chain(error), PARTIAL),
         error => complain(&chain(error), 1),
     }
 }

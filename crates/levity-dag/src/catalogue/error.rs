@@ -193,3 +193,9 @@ impl fmt::Display for Missing {
         write!(f, "`{}` {what} {}", self.agent, self.part)
     }
 }
+
+impl From<CatalogueError> for levity_core::Error {
+    fn from(error: CatalogueError) -> Self {
+        Self::config(error)
+    }
+}

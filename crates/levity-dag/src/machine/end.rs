@@ -19,12 +19,12 @@ const MOST_NAMED: usize = 20;
 impl GraphMachine {
     /// Ends now, with what there is.
     pub(super) fn stop(&mut self, status: Status) {
-        self.ending = Some(self.so_far(status));
+        self.ending = Some(self.ending_now(status));
         self.doing.clear();
     }
 
     /// What there is by now, as an ending.
-    pub(crate) fn so_far(&self, status: Status) -> Ending {
+    pub(super) fn ending_now(&self, status: Status) -> Ending {
         let mut ending = Ending::new(status);
         ending.text = self.answer();
         let values: Map<String, Value> =

@@ -85,3 +85,9 @@ impl From<io::Error> for SessionProblem {
         Self::Io(error)
     }
 }
+
+impl From<SessionError> for levity_core::Error {
+    fn from(error: SessionError) -> Self {
+        Self::other(error)
+    }
+}

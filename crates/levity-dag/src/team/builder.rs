@@ -2,14 +2,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, Guard, Limits, Model, Program, Tool, ToolSource, Toolbox};
+use levity_core::{Approver, Error, Guard, Limits, Model, Program, Result, Tool, ToolSource, Toolbox};
 use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 
 use super::{DISTILLER, Inner, PLANNER, QA, Team};
 use crate::catalogue::{self, Catalogue};
-use crate::error::{Error, Result};
 use crate::executor::TeamExecutor;
 use crate::function::Function;
 use crate::known::{Known, Performer, PerformerKind};
@@ -257,7 +256,7 @@ impl TeamBuilder {
     }
 
     fn check_settings(&self) -> Result<()> {
-        let zero = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
+        let zero = |setting, problem: &str| Err(Error::setting(setting, problem));
         match self.settings {
             Settings { parallel: 0, .. } => {
                 zero("max_parallel", "is 0, so no step could begin; 1 runs one at a time")
@@ -321,7 +320,7 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     }
     let with = |builder: AgentBuilder, guard: &Arc<dyn Guard>| builder.guard(guard.clone());
     let builder = guards.iter().fold(agent.to_builder(), with);
-    builder.build().map_err(|error| Error::Agent(Box::new(error)))
+    builder.build()
 }
 
 fn join_functions(

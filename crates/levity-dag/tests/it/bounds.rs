@@ -9,7 +9,7 @@ use levity_core::{
     Approver, Ask, Child, Decision, EventKind, Executor, Limits, Program, ToolError, ToolOutput, ToolSpec,
 };
 use levity_dag::{
-    Brief, Budget, Error, FanOut, Notice, Performer, PerformerKind, Plan, Planner, Sessions, Step,
+    Brief, Budget, Error, FanOut, Faults, Notice, Performer, PerformerKind, Plan, Planner, Sessions, Step,
     StepStatus, Team,
 };
 use levity_loop::Agent;
@@ -43,7 +43,7 @@ fn give(id: &str, value: i64) -> Step {
 async fn answer_after(
     step: &str,
     mut run: levity_runtime::RunHandle<Team>,
-) -> levity_dag::Result<levity_dag::Finished> {
+) -> levity_dag::Result<levity_dag::TeamAnswer> {
     let (mut events, control) = (run.events(), run.control().clone());
     let answers = async {
         let (mut open, mut done) = (Vec::new(), false);
@@ -78,7 +78,7 @@ async fn a_question_about_a_tool_holds_up_nobody_else() {
         .step(give("b", 2).after("a"))
         .step(give("c", 3).after("b"));
     let finished = answer_after("c", team.run(plan).start()).await.unwrap();
-    assert_eq!(finished.value("sent"), Some(&json!("sent")));
+    assert_eq!(finished.variable("sent"), Some(&json!("sent")));
     assert_eq!(tool.calls().len(), 1);
 }
 
@@ -127,7 +127,7 @@ async fn a_question_about_a_change_holds_up_nobody_else() {
         }
     };
     let ((), finished) = within(async { tokio::join!(answers, run) }).await;
-    assert_eq!(finished.unwrap().value("x"), Some(&json!(4)));
+    assert_eq!(finished.unwrap().variable("x"), Some(&json!(4)));
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn code_has_no_more_time_than_its_step() {
     let team = team.build().unwrap();
     let step = Step::new("s", "Coder").writes(["x"]).timeout(Duration::from_secs(5));
     let finished = within(team.run(Plan::new().step(step))).await.unwrap();
-    assert_eq!(finished.value("x"), Some(&json!(1)));
+    assert_eq!(finished.variable("x"), Some(&json!(1)));
     assert!(told(&coder, 1).contains("The code failed"), "{}", told(&coder, 1));
 }
 
@@ -222,10 +222,12 @@ async fn a_run_goes_by_its_own_limits_and_not_the_team_s() {
     let team =
         Team::builder().agent("Thinker", "thinks", agent(&model)).limits(limits(1_000)).build().unwrap();
     let plan = Plan::new().step(Step::new("s", "Thinker").writes(["x"]).budget(Budget::new().tokens(50_000)));
-    let Err(Error::Plan(faults)) = within(team.run(plan.clone())).await else { panic!("too much") };
+    let error = within(team.run(plan.clone())).await.unwrap_err();
+    let faults = error.downcast_ref::<Faults>().unwrap();
     assert!(faults.to_string().contains("50000 tokens"), "{faults}");
     within(team.run(plan.clone()).limits(limits(200_000))).await.unwrap();
-    let Err(Error::Plan(_)) = within(team.run(plan).limits(limits(2_000))).await else { panic!("too much") };
+    let error = within(team.run(plan).limits(limits(2_000))).await.unwrap_err();
+    assert!(error.downcast_ref::<Faults>().is_some(), "{error}");
 }
 
 /// Puts something in the place of every plan.
@@ -268,7 +270,7 @@ async fn a_judge_of_each_element_sends_work_back() {
         .step(Step::new("write", "Writer").writes(["drafts"]))
         .step(Step::new("check", "Judge").map(FanOut::over("drafts")));
     let finished = within(team.run(plan)).await.unwrap();
-    assert_eq!(finished.value("drafts"), Some(&json!(["good"])));
+    assert_eq!(finished.variable("drafts"), Some(&json!(["good"])));
     assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
 }
 
@@ -302,7 +304,7 @@ async fn a_verdict_in_the_variable_that_is_written_counts() {
             .step(Step::new("write", "Writer").writes(["draft"]))
             .step(Step::new("check", "Judge").reads(["draft"]).writes(["review"]));
         let finished = within(team.run(plan)).await.unwrap();
-        assert_eq!(finished.value("draft"), Some(&json!("good")));
+        assert_eq!(finished.variable("draft"), Some(&json!("good")));
         assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
     }
 }
@@ -356,7 +358,7 @@ async fn of_two_judges_that_send_work_back_none_is_forgotten() {
     let ((), finished) = within(async { tokio::join!(answers, run) }).await;
     let finished = finished.unwrap();
     for name in ["a", "b", "c"] {
-        assert_eq!(finished.value(name), Some(&json!(2)), "{name}");
+        assert_eq!(finished.variable(name), Some(&json!(2)), "{name}");
         let again = finished.step(&format!("check {name}~2")).map(|report| report.status);
         assert_eq!(again, Some(StepStatus::Completed), "{name}");
     }
@@ -378,7 +380,7 @@ async fn a_tool_that_is_asked_about_is_found_by_its_other_name() {
     let step =
         Step::new("s", "sendAgent").input("to", "all").writes(["sent"]).timeout(Duration::from_secs(60));
     let finished = within(team.run(Plan::new().step(step))).await.unwrap();
-    assert_eq!(finished.value("sent"), Some(&json!("sent")));
+    assert_eq!(finished.variable("sent"), Some(&json!("sent")));
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ async fn life(life: Life) -> (String, String, Vec<(String, StepStatus)>) {
     };
     let finished = finished.unwrap();
     let steps = finished.steps().into_iter().map(|step| (step.step.to_string(), step.status));
-    (finished.text().to_owned(), json!(finished.values()).to_string(), steps.collect())
+    (finished.text().to_owned(), json!(finished.variables()).to_string(), steps.collect())
 }
 
 /// Stopped wherever, it comes to the same, and what is written down as done is not done again.
@@ -156,7 +156,7 @@ fn waiting_team(world: &ManualWorld, journal: &MemoryJournal, tries: &Arc<Atomic
     Team::builder().function("flaky", flaky).function("give", give).runtime(runtime)
 }
 
-async fn parked(run: impl IntoFuture<Output = levity_dag::Result<levity_dag::Finished>>) -> RunId {
+async fn parked(run: impl IntoFuture<Output = levity_dag::Result<levity_dag::TeamAnswer>>) -> RunId {
     match within(run).await {
         Err(Error::Parked { run, .. }) => run,
         other => panic!("it was not parked: {other:?}"),
@@ -178,7 +178,7 @@ async fn a_run_is_left_while_a_step_pauses() {
     assert_eq!(tries.load(Ordering::SeqCst), 1, "it was tried too early");
     world.advance(Duration::from_secs(1));
     let finished = within(team.resume(run).park()).await.unwrap();
-    assert_eq!((finished.value("y"), finished.value("z")), (Some(&json!(1)), Some(&json!(5))));
+    assert_eq!((finished.variable("y"), finished.variable("z")), (Some(&json!(1)), Some(&json!(5))));
     assert_eq!(tries.load(Ordering::SeqCst), 2);
 }
 
@@ -210,6 +210,6 @@ async fn a_run_is_left_while_a_step_asks_a_person() {
     let post = Post::Decide { effect: ask.effect, decision: Decision::answer("red") };
     make().runtime().tell(&ask.run, post).await.unwrap();
     let finished = within(make().resume(run).park()).await.unwrap();
-    assert_eq!(finished.value("colour"), Some(&json!("red")));
+    assert_eq!(finished.variable("colour"), Some(&json!("red")));
     assert!(finished.steps().iter().all(|step| step.status == StepStatus::Completed));
 }

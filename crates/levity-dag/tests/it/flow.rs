@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use levity_core::ToolError;
 use levity_dag::{
-    Condition, Error, FanOut, Finished, Function, Join, Notice, OnFailure, Plan, Reducer, Retry, Step,
-    StepInput, StepStatus, Team, Variable,
+    Condition, Error, FanOut, Faults, Function, Join, Notice, OnFailure, Plan, Reducer, Retry, Step,
+    StepInput, StepStatus, Team, TeamAnswer, TeamDetails, Variable,
 };
 use levity_runtime::Runtime;
 use levity_test::ManualWorld;
@@ -19,17 +19,17 @@ fn give(id: &str, value: impl Into<Value>) -> Step {
     Step::new(id, "give").input("give", value).writes([id])
 }
 
-fn status(finished: &Finished, id: &str) -> StepStatus {
+fn status(finished: &TeamAnswer, id: &str) -> StepStatus {
     finished.step(id).unwrap().status
 }
 
-async fn run(plan: Plan) -> Finished {
+async fn run(plan: Plan) -> TeamAnswer {
     within(simple(&Log::default()).build().unwrap().run(plan)).await.unwrap()
 }
 
-async fn partial(plan: Plan) -> (String, Finished) {
+async fn partial(plan: Plan) -> (String, TeamAnswer) {
     match within(simple(&Log::default()).build().unwrap().run(plan)).await {
-        Err(Error::Unreached { why, partial }) => (why, *partial),
+        Err(Error::Unreached { why, partial }) => (why, partial.downcast().unwrap()),
         other => panic!("{other:?}"),
     }
 }
@@ -42,7 +42,7 @@ async fn a_diamond_is_carried_out_in_order() {
         .step(Step::new("right", "sum").reads(["top"]).input("plus", 10).writes(["right"]))
         .step(give("top", 100));
     let finished = run(plan).await;
-    assert_eq!(finished.value("all"), Some(&json!(211)));
+    assert_eq!(finished.variable("all"), Some(&json!(211)));
     assert_eq!(finished.text(), "211");
     assert!(finished.steps().iter().all(|step| step.status == StepStatus::Completed));
 }
@@ -58,8 +58,8 @@ async fn a_failed_step_stops_only_what_depends_on_it() {
     assert_eq!(why, "step `b` failed: it broke; step `c` was skipped");
     assert_eq!(status(&finished, "b"), StepStatus::Failed);
     assert_eq!(status(&finished, "c"), StepStatus::Skipped);
-    assert_eq!(finished.value("d"), Some(&json!(1)));
-    assert_eq!(finished.value("c"), None);
+    assert_eq!(finished.variable("d"), Some(&json!(1)));
+    assert_eq!(finished.variable("c"), None);
 }
 
 #[tokio::test]
@@ -77,11 +77,11 @@ async fn what_follows_a_failure_is_as_the_plan_says() {
         base(Step::new("s", "fail").on_failure(OnFailure::Fallback("other".into()))).step(other.clone());
     let fallen_back = run(plan).await;
     assert_eq!(status(&fallen_back, "after"), StepStatus::Completed);
-    assert_eq!(fallen_back.value("x"), Some(&json!(7)));
+    assert_eq!(fallen_back.variable("x"), Some(&json!(7)));
     let fine = Step::new("s", "give").input("give", 3).on_failure(OnFailure::Fallback("other".into()));
     let not_needed = run(base(fine).step(other)).await;
     assert_eq!(status(&not_needed, "other"), StepStatus::Skipped);
-    assert_eq!(not_needed.value("x"), Some(&json!(3)));
+    assert_eq!(not_needed.variable("x"), Some(&json!(3)));
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn one_of_two_branches_is_taken() {
             .step(Step::new("never", "give").when(when("score > 1")).after("score"))
     };
     let (good, bad) = (run(plan(0.9)).await, run(plan(0.1)).await);
-    assert_eq!((good.value("way"), bad.value("way")), (Some(&json!("good")), Some(&json!("bad"))));
+    assert_eq!((good.variable("way"), bad.variable("way")), (Some(&json!("good")), Some(&json!("bad"))));
     assert_eq!((status(&good, "bad"), status(&bad, "good")), (StepStatus::Skipped, StepStatus::Skipped));
     assert_eq!((status(&good, "end"), status(&good, "never")), (StepStatus::Completed, StepStatus::Skipped));
 }
@@ -180,7 +180,7 @@ async fn a_list_is_gathered_in_its_order_and_never_more_at_a_time_than_allowed()
         .given("list", json!(list))
         .step(Step::new("twice", "work").map(FanOut::over("list")).writes(["twice"]));
     let finished = within(team.run(plan)).await.unwrap();
-    assert_eq!(finished.parse::<Vec<u64>>("twice"), Some(list.iter().map(|n| n * 2).collect()));
+    assert_eq!(finished.parse_variable::<Vec<u64>>("twice"), Some(list.iter().map(|n| n * 2).collect()));
     assert_eq!(most.load(Ordering::SeqCst), 16);
 }
 
@@ -197,13 +197,13 @@ async fn a_quorum_is_enough_and_less_is_not() {
     };
     let over = || FanOut::over("list");
     let finished = within(team.run(plan(json!([1, 2, 3]), over().quorum(2)))).await.unwrap();
-    assert_eq!(finished.value("out"), Some(&json!([1, null, 3])));
+    assert_eq!(finished.variable("out"), Some(&json!([1, null, 3])));
     let sum = over().quorum(2).reduced_by(Reducer::Sum);
     let finished = within(team.run(plan(json!([1, 2, 3]), sum))).await.unwrap();
-    assert_eq!(finished.value("out"), Some(&json!(4)));
+    assert_eq!(finished.variable("out"), Some(&json!(4)));
     log.take();
     let finished = within(team.run(plan(json!([1, 3, 5, 7]), over().first(2)))).await.unwrap();
-    assert_eq!(finished.value("out"), Some(&json!([1, 3, null, null])));
+    assert_eq!(finished.variable("out"), Some(&json!([1, 3, null, null])));
     assert_eq!(log.take().len(), 2);
     let Err(Error::Unreached { why, .. }) = within(team.run(plan(json!([2, 1, 3]), over()))).await else {
         panic!("it fails")
@@ -212,7 +212,7 @@ async fn a_quorum_is_enough_and_less_is_not() {
     // Once it is clear, no more are begun.
     assert_eq!(log.take().len(), 1);
     let finished = within(team.run(plan(json!([]), over()))).await.unwrap();
-    assert_eq!(finished.value("out"), Some(&json!([])));
+    assert_eq!(finished.variable("out"), Some(&json!([])));
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn a_panic_is_a_failure_of_its_step_alone() {
         simple(&log).function("bad", Function::new(|_: StepInput| async { panic!("oh") })).build().unwrap();
     let plan = Plan::new().step(Step::new("p", "bad")).step(give("ok", 1));
     let Err(error) = within(team.run(plan)).await else { panic!("it fails") };
-    assert_eq!(error.partial().unwrap().value("ok"), Some(&json!(1)));
+    assert_eq!(error.partial_as::<TeamDetails>().unwrap().variable("ok"), Some(&json!(1)));
     assert!(error.to_string().contains("the function panicked"), "{error}");
 }
 
@@ -292,7 +292,8 @@ async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
     let log = Log::default();
     let team = simple(&log).build().unwrap();
     let plan = Plan::new().step(give("a", 1)).step(Step::new("b", "nobody").reads(["zzz"]));
-    let Err(Error::Plan(faults)) = within(team.run(plan)).await else { panic!("it is refused") };
+    let error = within(team.run(plan)).await.unwrap_err();
+    let faults = error.downcast_ref::<Faults>().unwrap();
     assert!(faults.to_string().contains("nobody") && faults.to_string().contains("zzz"), "{faults}");
     assert!(log.take().is_empty());
 }

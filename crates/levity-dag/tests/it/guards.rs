@@ -42,7 +42,7 @@ async fn they_stand_around_agents_and_around_what_a_plan_calls() {
     let (team, hears) = (team(&writer, &tool).runtime(runtime).build().unwrap(), told.clone());
     let run = team.run(plan()).id("r").on_event(move |event| hears.lock().unwrap().push(event.clone()));
     let done = within(run).await.unwrap();
-    assert_eq!(done.value("said"), Some(&json!("It was [secret: known].")));
+    assert_eq!(done.variable("said"), Some(&json!("It was [secret: known].")));
     assert_eq!(tool.calls()[0].args, json!({"text": "it is [secret: known]"}));
     let asked = format!("{:?}", writer.requests());
     assert!(asked.contains("[secret: known] was sent") && !asked.contains(WORD), "{asked}");

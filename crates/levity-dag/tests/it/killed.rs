@@ -96,7 +96,8 @@ async fn child() {
     };
     let finished = finished.unwrap();
     let open = finished.steps().iter().filter(|step| step.status != StepStatus::Completed).count();
-    fs::write(folder.join("result"), json!({"open": open, "values": finished.values()}).to_string()).unwrap();
+    fs::write(folder.join("result"), json!({"open": open, "values": finished.variables()}).to_string())
+        .unwrap();
 }
 
 struct Killed(Child);
@@ -186,7 +187,7 @@ fn check_end(folder: &Path, expected: &BTreeMap<Arc<str>, Value>) {
 #[test]
 fn killed_fifty_times_a_run_ends_and_repeats_nothing_that_was_finished() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let expected = runtime.block_on(async { team(None).run(plan()).await.unwrap().values() });
+    let expected = runtime.block_on(async { team(None).run(plan()).await.unwrap().variables().clone() });
     let runs = |seeds: std::ops::Range<u64>| seeds.map(|seed| killed_run(seed, 10, &expected)).sum::<usize>();
     let killed = std::thread::scope(|scope| {
         let other = scope.spawn(|| runs(0..4));

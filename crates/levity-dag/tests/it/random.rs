@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levity_core::{ToolError, World as _};
-use levity_dag::{Error, Finished, Function, OnFailure, Plan, Retry, Step, StepInput, StepStatus, Team};
+use levity_dag::{Error, Function, OnFailure, Plan, Retry, Step, StepInput, StepStatus, Team, TeamAnswer};
 use levity_runtime::Runtime;
 use levity_test::ManualWorld;
 use proptest::prelude::*;
@@ -123,10 +123,10 @@ fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
     Team::builder().function("work", work).max_parallel(parallel).runtime(runtime).build().unwrap()
 }
 
-async fn finished(team: &Team, plan: Plan) -> Finished {
+async fn finished(team: &Team, plan: Plan) -> TeamAnswer {
     match within(team.run(plan)).await {
         Ok(finished) => finished,
-        Err(Error::Unreached { partial, .. }) => *partial,
+        Err(Error::Unreached { partial, .. }) => partial.downcast().unwrap(),
         Err(other) => panic!("{other:?}"),
     }
 }
@@ -135,7 +135,7 @@ async fn check(seed: u64, steps: usize, parallel: usize, percent: u64) {
     let (plan, seen) = (plan(seed, steps), Arc::new(Seen::default()));
     let expected = one_by_one(&plan, seed, percent);
     let finished = finished(&team(seed, percent, parallel, &seen), plan.clone()).await;
-    let values = finished.values();
+    let values = finished.variables();
     for report in finished.steps() {
         let (status, value) = &expected[report.step.as_str()];
         assert_eq!(report.status, *status, "{}", report.step);

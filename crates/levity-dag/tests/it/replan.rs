@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{Decision, EventKind, Finish, ToolError};
-use levity_dag::{Brief, Error, Notice, Plan, Planner, Step, StepStatus, Team, TeamInput};
+use levity_dag::{Brief, Error, Notice, Plan, Planner, Step, StepStatus, Team, TeamAnswer, TeamInput};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{ScriptedModel, Turn};
@@ -65,7 +65,7 @@ async fn a_failed_step_is_stood_in_for_and_the_rest_goes_on() {
     ]);
     let notices = Arc::new(Mutex::new(Vec::new()));
     let finished = within(team(&script).run("Add").on_event(collect(&notices))).await.unwrap();
-    assert_eq!(finished.value("c"), Some(&json!(42)));
+    assert_eq!(finished.variable("c"), Some(&json!(42)));
     assert_eq!(finished.replans(), 1);
     assert_eq!(finished.step("a").unwrap().status, StepStatus::Failed);
     let replan = script.briefs()[1].replan.clone().unwrap();
@@ -109,8 +109,9 @@ async fn after_three_replans_there_is_what_there_is() {
     let Err(Error::Unreached { why, partial }) = within(team(&script).run("Add")).await else {
         panic!("it fails")
     };
+    let partial: TeamAnswer = partial.downcast().unwrap();
     assert_eq!(partial.replans(), 3);
-    assert_eq!(partial.value("b"), Some(&json!(2)));
+    assert_eq!(partial.variable("b"), Some(&json!(2)));
     assert!(why.contains("`a3`") && why.contains("`c`"), "{why}");
     assert_eq!(script.briefs().len(), 4);
 }
@@ -127,7 +128,8 @@ async fn what_is_finished_cannot_be_touched() {
     };
     let complaints = script.briefs()[2].complaints.join("\n");
     assert!(complaints.contains("`b`"), "{complaints}");
-    assert_eq!(partial.value("b"), Some(&json!(2)));
+    let partial: TeamAnswer = partial.downcast().unwrap();
+    assert_eq!(partial.variable("b"), Some(&json!(2)));
 }
 
 #[tokio::test]
@@ -139,7 +141,7 @@ async fn a_change_that_leaves_steps_waiting_for_what_failed_is_refused() {
     ]);
     let finished = within(team(&script).run("Add")).await.unwrap();
     assert!(script.briefs()[2].complaints[0].contains("instead_of"));
-    assert_eq!(finished.value("d"), Some(&json!(1)));
+    assert_eq!(finished.variable("d"), Some(&json!(1)));
 }
 
 #[tokio::test]
@@ -173,7 +175,7 @@ async fn a_person_is_asked_about_plans_and_changes() {
     let finished = finished.unwrap();
     assert_eq!(asked, ["carry_out_plan"; 3]);
     assert!(script.briefs()[1].complaints[0].contains("there should be a `b`"));
-    assert_eq!((finished.value("c"), finished.value("d")), (Some(&json!(2)), Some(&json!(4))));
+    assert_eq!((finished.variable("c"), finished.variable("d")), (Some(&json!(2)), Some(&json!(4))));
 }
 
 #[tokio::test]
@@ -242,17 +244,15 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
         (finished, model)
     };
     let (finished, model) = run(&[fetch, add]).await;
-    assert_eq!((finished.steps().len(), finished.value("total")), (1, Some(&json!(3))));
+    assert_eq!((finished.steps().len(), finished.variable("total")), (1, Some(&json!(3))));
     let told = model.requests()[1].history.messages()[0].text().into_owned();
     assert!(told.contains("step `fetch` writes `n`, which is there from the start"), "{told}");
     let (finished, _) = run(&[fetch, fetch, fetch]).await;
-    assert_eq!((finished.steps().len(), finished.value("total")), (2, Some(&json!(3))));
+    assert_eq!((finished.steps().len(), finished.variable("total")), (2, Some(&json!(3))));
 }
 
 /// Has a plan made by a model whose replies are cut off where it is said, and carries it out.
-async fn made_of(
-    replies: &[(&str, Finish)],
-) -> (levity_dag::Result<levity_dag::Finished>, ScriptedModel, Vec<Notice>) {
+async fn made_of(replies: &[(&str, Finish)]) -> (levity_dag::Result<TeamAnswer>, ScriptedModel, Vec<Notice>) {
     let script = |model: ScriptedModel, (text, finish): &(&str, Finish)| {
         model.turn(Turn::new().text(*text).finish(finish.clone()))
     };
@@ -275,7 +275,7 @@ async fn planner_cut_by_the_reply_limit_is_asked_for_the_rest() {
     let (finished, model, told) =
         made_of(&[(FIRST, Finish::Length), (SECOND, Finish::Length), (THIRD, Finish::Stop)]).await;
     let finished = finished.unwrap();
-    assert_eq!((finished.steps().len(), finished.value("c")), (3, Some(&json!(3))));
+    assert_eq!((finished.steps().len(), finished.variable("c")), (3, Some(&json!(3))));
     model.assert_finished();
     let asked = |at: usize| model.requests()[at].history.messages()[0].text().into_owned();
     assert!(!asked(0).contains("was cut off"), "{}", asked(0));
@@ -296,7 +296,7 @@ async fn planner_that_writes_all_of_a_cut_plan_again_is_taken_at_its_word() {
     for finish in [Finish::Length, Finish::Stop] {
         let (finished, ..) = made_of(&[(FIRST, finish), (whole, Finish::Stop)]).await;
         let finished = finished.unwrap();
-        assert_eq!((finished.steps().len(), finished.value("c")), (2, Some(&json!(5))));
+        assert_eq!((finished.steps().len(), finished.variable("c")), (2, Some(&json!(5))));
     }
 }
 
@@ -324,7 +324,7 @@ async fn change_of_a_plan_that_is_cut_is_asked_for_the_rest_too() {
         made_of(&[(plan, Finish::Stop), (cut, Finish::Length), (rest, Finish::Stop)]).await;
     let finished = finished.unwrap();
     model.assert_finished();
-    assert_eq!((finished.value("a"), finished.value("b")), (Some(&json!(1)), Some(&json!(2))));
+    assert_eq!((finished.variable("a"), finished.variable("b")), (Some(&json!(1)), Some(&json!(2))));
 }
 
 #[tokio::test]

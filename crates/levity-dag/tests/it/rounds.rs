@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use levity_core::{Limits, Message, ModelErrorKind, Response, ToolOutput, Usage};
 use levity_dag::{
-    Budget, Error, Finished, Notice, Performer, PerformerKind, Plan, Retry, Step, StepStatus, Strategy, Team,
-    TeamInput,
+    Budget, Error, Notice, Performer, PerformerKind, Plan, Retry, Step, StepStatus, Strategy, Team,
+    TeamAnswer, TeamInput,
 };
 use levity_loop::Agent;
 use levity_test::{RecordingTool, ScriptedModel};
@@ -21,7 +21,7 @@ fn team(model: &ScriptedModel) -> Team {
     Team::builder().agent("Thinker", "thinks", agent(model.clone())).build().unwrap()
 }
 
-async fn run(model: &ScriptedModel, step: Step) -> Finished {
+async fn run(model: &ScriptedModel, step: Step) -> TeamAnswer {
     let plan = Plan::new().given("topic", "tides").step(step);
     within(team(model).run(TeamInput::from(plan).goal("Know more"))).await.unwrap()
 }
@@ -39,7 +39,7 @@ fn think() -> Step {
 async fn an_agent_is_told_its_task_its_inputs_and_what_to_write() {
     let model = ScriptedModel::new().reply("```json\n{\"wisdom\": \"wait\"}\n```");
     let finished = run(&model, think()).await;
-    assert_eq!(finished.value("wisdom"), Some(&json!("wait")));
+    assert_eq!(finished.variable("wisdom"), Some(&json!("wait")));
     let told = told(&model, 0);
     for expected in [
         "Say something wise.",
@@ -77,7 +77,7 @@ async fn how_a_variable_was_found_is_told() {
 async fn an_agent_that_forgets_something_is_told() {
     let model = ScriptedModel::new().reply("{\"wisdm\": 1}").reply("{\"wisdom\": 2}");
     let finished = run(&model, think()).await;
-    assert_eq!(finished.value("wisdom"), Some(&json!(2)));
+    assert_eq!(finished.variable("wisdom"), Some(&json!(2)));
     assert!(told(&model, 1).contains("`wisdom` is missing"), "{}", told(&model, 1));
     assert!(told(&model, 1).contains("{\"wisdm\":1}"));
     let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 1}").reply("{\"c\": 1}");
@@ -93,7 +93,7 @@ async fn an_agent_calls_itself_with_what_it_had() {
         .reply("{\"call_self\": true, \"next_instruction\": \"Now sum up.\", \"notes\": \"high and low\"}")
         .reply("{\"wisdom\": \"wait\"}");
     let finished = run(&model, think()).await;
-    assert_eq!(finished.value("wisdom"), Some(&json!("wait")));
+    assert_eq!(finished.variable("wisdom"), Some(&json!("wait")));
     assert!(told(&model, 1).contains("high and low") && told(&model, 1).contains("Now sum up."));
     assert_eq!(finished.step("think").unwrap().spent.stats.turns, 2);
 }
@@ -105,7 +105,7 @@ async fn an_agent_that_never_stops_calling_itself_has_fifteen_turns() {
         model = model.reply("{\"call_self\": true, \"wisdom\": \"so far\"}");
     }
     let finished = run(&model, think()).await;
-    assert_eq!(finished.value("wisdom"), Some(&json!("so far")));
+    assert_eq!(finished.variable("wisdom"), Some(&json!("so far")));
     assert_eq!(model.requests().len(), 15);
     assert!(told(&model, 14).contains("This is your last turn"));
     assert!(!told(&model, 13).contains("This is your last turn"));
@@ -180,8 +180,8 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
                 .writes(["report"]),
         );
     let finished = within(team.run(plan)).await.unwrap();
-    assert_eq!(finished.value("draft"), Some(&json!("good")));
-    assert_eq!(finished.value("report"), Some(&json!("done")));
+    assert_eq!(finished.variable("draft"), Some(&json!("good")));
+    assert_eq!(finished.variable("report"), Some(&json!("done")));
     assert_eq!(finished.replans(), 1);
     assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
     assert!(told(&judge, 0).contains("`draft` is the work of step `write`"), "{}", told(&judge, 0));
@@ -198,7 +198,8 @@ async fn a_limit_on_the_whole_ends_with_what_there_is() {
     let Err(Error::Limit { partial, .. } | Error::Unreached { partial, .. }) = ended else {
         panic!("{ended:?}")
     };
-    assert_eq!(partial.value("a"), Some(&json!(1)));
+    let partial: TeamAnswer = partial.downcast().unwrap();
+    assert_eq!(partial.variable("a"), Some(&json!(1)));
     assert_eq!(model.requests().len(), 1);
 }
 
@@ -231,7 +232,7 @@ async fn a_verdict_counts_wherever_it_stands() {
         let judge =
             ScriptedModel::new().reply(revise).reply("{\"review\": {\"verdict\": \"pass\", \"issues\": []}}");
         let finished = within(judging(&judge, &writer).run(judged())).await.unwrap();
-        assert_eq!(finished.value("draft"), Some(&json!("good")), "{revise}");
+        assert_eq!(finished.variable("draft"), Some(&json!("good")), "{revise}");
     }
 }
 
@@ -243,7 +244,7 @@ async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
         .reply("I am not sure.")
         .reply("{\"verdict\": \"pass\", \"review\": \"fine\"}");
     let finished = within(judging(&judge, &writer).run(judged())).await.unwrap();
-    assert_eq!(finished.value("review"), Some(&json!("fine")));
+    assert_eq!(finished.variable("review"), Some(&json!("fine")));
     assert!(told(&judge, 1).contains("no verdict that can be read"), "{}", told(&judge, 1));
     // What cannot be read has not passed, also after the last round.
     let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
@@ -260,6 +261,6 @@ async fn a_list_is_a_list_and_words_with_one_are_words() {
         ("It is so [1].", json!("It is so [1].")),
     ] {
         let model = ScriptedModel::new().reply(reply);
-        assert_eq!(run(&model, think()).await.value("wisdom"), Some(&expected), "{reply}");
+        assert_eq!(run(&model, think()).await.variable("wisdom"), Some(&expected), "{reply}");
     }
 }

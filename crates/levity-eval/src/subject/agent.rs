@@ -106,12 +106,12 @@ impl Subject for AgentSubject {
             Err(error) => Err(error),
         };
         let calls = std::mem::take(&mut *calls.lock().unwrap_or_else(PoisonError::into_inner));
-        let (reached, error) = match &answer {
+        let (reached, error) = match answer {
             Ok(answer) => (Some(answer), None),
-            Err(error) => (error.partial(), Some(chain(error))),
+            Err(error) => (error.partial_as(), Some(chain(&error))),
         };
         let mut transcript =
-            reached.map_or_else(Transcript::default, |answer| told(answer, !calls.is_empty()));
+            reached.map_or_else(Transcript::default, |answer: Answer| told(&answer, !calls.is_empty()));
         transcript.replies = Some(replies.load(Ordering::Relaxed));
         (transcript.calls, transcript.error) = (calls, error);
         transcript

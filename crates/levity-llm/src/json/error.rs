@@ -79,3 +79,9 @@ impl Error for JsonError {
         self.source.as_ref().map(|error| error as _)
     }
 }
+
+impl From<JsonError> for levity_core::Error {
+    fn from(error: JsonError) -> Self {
+        Self::other(error)
+    }
+}

@@ -204,3 +204,9 @@ impl fmt::Debug for Replay {
         f.debug_struct("Replay").field("model", &self.card.id).finish_non_exhaustive()
     }
 }
+
+impl From<ReplayError> for levity_core::Error {
+    fn from(error: ReplayError) -> Self {
+        Self::other(error)
+    }
+}

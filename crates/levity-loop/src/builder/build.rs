@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Digest, Model, ToolSpec, estimate_tokens};
+use levity_core::{Digest, Error, Model, Result, ToolSpec, estimate_tokens};
 use levity_memory::{Conversations, Window};
 use levity_runtime::MemoryJournal;
 use levity_tools::{Arguments, Dispatcher};
@@ -11,7 +11,6 @@ use serde_json::json;
 
 use super::{AgentBuilder, Keeps};
 use crate::agent::{Agent, Inner};
-use crate::error::{Error, Result};
 use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
 use crate::guards;
 use crate::reads;
@@ -113,7 +112,7 @@ impl AgentBuilder {
     }
 
     fn check(&self) -> Result<()> {
-        let wrong = |setting, problem: &str| Err(Error::Setting { setting, problem: problem.to_owned() });
+        let wrong = |setting, problem: &str| Err(Error::setting(setting, problem));
         if self.spec.max_turns == 0 {
             return wrong("max_turns", "is 0, and an agent needs a turn to answer; set 1 or more");
         }

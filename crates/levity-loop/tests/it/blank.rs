@@ -1,7 +1,7 @@
 //! Goals in which nobody can see anything.
 
-use levity_core::{Decision, Hints, Media, Message, Part, Post, Role, RunId, ToolOutput};
-use levity_loop::{Agent, Error, ErrorKind};
+use levity_core::{Decision, ErrorKind, Hints, Media, Message, Part, Post, Role, RunId, ToolOutput};
+use levity_loop::{Agent, Error};
 use levity_memory::InMemory;
 use levity_runtime::{Job, MemoryJournal, Runtime};
 use levity_test::{RecordingTool, ScriptedModel};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Cause, Content, Delta, Event, EventKind, Guard, GuardCx, Hints, Intervention, Message, ModelErrorKind,
-    Part, RunId, Secrets, Stage, Subject, ToolErrorKind, ToolOutput, Verdict,
+    Cause, Content, ControlError, Delta, ErrorKind, Event, EventKind, Guard, GuardCx, Hints, Intervention,
+    Message, ModelErrorKind, Part, RunId, Secrets, Stage, Subject, ToolErrorKind, ToolOutput, Verdict,
 };
-use levity_loop::{Agent, Error, ErrorKind, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
+use levity_loop::{Agent, AgentDetails, Answer, Error, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 use levity_memory::InMemory;
-use levity_runtime::{ControlError, MemoryJournal, Runtime, replay};
+use levity_runtime::{MemoryJournal, Runtime, replay};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::json;
 
@@ -112,9 +112,7 @@ fn args(tool: &RecordingTool) -> Vec<serde_json::Value> {
     tool.calls().into_iter().map(|call| call.args).collect()
 }
 
-async fn watched(
-    mut run: levity_runtime::RunHandle<Agent>,
-) -> (Vec<Event>, levity_loop::Result<levity_loop::Answer>) {
+async fn watched(mut run: levity_runtime::RunHandle<Agent>) -> (Vec<Event>, levity_loop::Result<Answer>) {
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         events.push(event);
@@ -221,7 +219,7 @@ async fn a_blocked_goal_ends_the_run_and_is_in_no_journal() {
     assert_eq!(error.to_string(), "`no` blocked the input: not today");
     assert_eq!(stepped_in(&events), [Intervention::blocked("no", Stage::Input, "not today")]);
     assert_eq!(model.requests().len(), 0);
-    assert!(error.partial().unwrap().history().is_empty());
+    assert!(error.partial().unwrap().downcast::<AgentDetails>().unwrap().history().is_empty());
     let told =
         format!("{} {} {error:?}", written(&journal, &"r".into()), serde_json::to_string(&events).unwrap());
     assert!(!told.contains("hush"), "{told}");
@@ -315,6 +313,7 @@ async fn a_blocked_answer_ends_the_run_and_costs_what_it_cost() {
     assert!(matches!(&error, Error::Blocked { stage: Stage::Answer, .. }), "{error:?}");
     let partial = error.partial().unwrap();
     assert_eq!(partial.usage().input, Some(110), "what was withheld was paid for");
+    let partial: Answer = partial.downcast().unwrap();
     assert_eq!(partial.history().len(), 3, "what was before is there");
     let told =
         format!("{} {} {error:?}", written(&journal, &"r".into()), serde_json::to_string(&events).unwrap());

@@ -1,10 +1,9 @@
 //! Runs that are folded again once they have ended, to see whether they come out the same.
 
-use levity_core::{Entry, Event, Machine, Record};
+use levity_core::{Divergence, Entry, Event, Machine, Record, RuntimeError};
 use serde_json::Value;
 
 use super::Driver;
-use crate::error::{Divergence, Error};
 use crate::journal::NoLog;
 use crate::replay::replay;
 use crate::runtime::LaterRestore;
@@ -29,7 +28,7 @@ impl<M> Audit<M> {
 
 impl<M: Machine + 'static> Driver<M> {
     /// Folds the run again from its journal, and compares what was told and where the machine stands.
-    pub(super) async fn check(&mut self) -> Result<(), Error> {
+    pub(super) async fn check(&mut self) -> Result<(), RuntimeError> {
         let Some(audit) = self.audit.take().filter(|_| self.keeps()) else { return Ok(()) };
         // It has ended, and some journals are read only while nobody drives the run.
         drop(std::mem::replace(&mut self.log, Box::new(NoLog)));
@@ -37,7 +36,7 @@ impl<M: Machine + 'static> Driver<M> {
         let records = self.around.shared.journal.read(&run).await?;
         let Some(Record { entry: Entry::Opened(opened), .. }) = records.first() else { return Ok(()) };
         let restored = (audit.restore)(opened.machine.clone(), opened.state.clone()).await;
-        let restored = restored.map_err(|reason| Error::Restore { run: run.clone(), reason })?;
+        let restored = restored.map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })?;
         let again = replay(&run, &records, |_, _| Ok(restored))?;
         let events: Vec<Event> = again.events.into_iter().filter(|event| event.seq >= audit.from).collect();
         let pairs = audit.told.iter().map(Some).chain([None]).zip(events.iter().map(Some).chain([None]));

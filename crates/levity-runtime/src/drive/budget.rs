@@ -6,12 +6,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::{
     CancelToken, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
-    ModelErrorKind, Outcome, Record, RunId, Spent,
+    ModelErrorKind, Outcome, Record, RunId, RuntimeError, Spent,
 };
 use tokio::sync::watch;
 
 use super::{Around, Driver};
-use crate::error::Error;
 use crate::meter::{Refusal, Reservation, begun, in_full};
 
 /// What calls of models under way have reserved, and what waits for room.
@@ -95,7 +94,7 @@ impl Budget {
 impl<M: Machine + 'static> Driver<M> {
     /// Counts what earlier processes have used in all runs below that they left under way. If each were only
     /// counted when it is driven on, the first could spend what the others have spent already.
-    pub(super) async fn count_below(&mut self) -> Result<(), Error> {
+    pub(super) async fn count_below(&mut self) -> Result<(), RuntimeError> {
         let running = self.state.running.iter();
         let children = running.filter(|(_, running)| running.note.kind == EffectKind::Child);
         let left: Vec<EffectId> = children.map(|(id, _)| id).collect();

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::{
     Child, ChildLease, ChildRun, Digest, EffectId, Ending, Entry, Executor, Failure, Journal, Lease, Machine,
-    OpenRun, Outcome, Record, RunId, Status,
+    OpenRun, Outcome, Record, RunId, RuntimeError, Status,
 };
 use serde_json::Value;
 
 use super::{AT_ONCE, Around, Came, Driver, Performed};
-use crate::error::Error;
 use crate::meter::Meter;
 use crate::runtime::{LaterRestore, settle_held};
 
@@ -89,7 +88,7 @@ impl<M: Machine + 'static> Driver<M> {
                         None => child_failed("the child did not end"),
                     }
                 }
-                Err(error @ Error::Stuck(_)) => child_failed(error.to_string()),
+                Err(error @ RuntimeError::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };
             (id, Ok(Came::Finished(outcome, Some(meter.spent()))))
@@ -123,14 +122,14 @@ async fn make(
     child: &ChildRun,
     origin: Digest,
     old: bool,
-) -> Result<Made, Error> {
+) -> Result<Made, RuntimeError> {
     let open = journal.open(run).await?;
     if old && open.records.is_empty() {
         return Ok(Made::Nothing);
     }
     let saved = open.records.first().and_then(opened);
     if saved.is_some_and(|(_, then)| then != Some(origin)) {
-        return Err(Error::Exists(run.clone()));
+        return Err(RuntimeError::Exists(run.clone()));
     }
     let state = saved.map(|(state, _)| state);
     match executor.child(child, state).await {
@@ -138,18 +137,24 @@ async fn make(
             let lease = lease(run, child.lease.take(), &open.records).await?;
             Ok(Made::Ready(Box::new(child), open, lease))
         }
-        Err(error) if state.is_some() => Err(Error::Restore { run: run.clone(), reason: error.explain() }),
+        Err(error) if state.is_some() => {
+            Err(RuntimeError::Restore { run: run.clone(), reason: error.explain() })
+        }
         Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
     }
 }
 
 /// Waits for the lease of a child. One that has ended needs none.
-async fn lease(run: &RunId, lease: Option<ChildLease>, records: &[Record]) -> Result<Option<Lease>, Error> {
+async fn lease(
+    run: &RunId,
+    lease: Option<ChildLease>,
+    records: &[Record],
+) -> Result<Option<Lease>, RuntimeError> {
     let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
     match lease.filter(|_| !ended) {
         Some(ChildLease::Held(lease)) => Ok(Some(lease)),
         Some(ChildLease::Wanted(lease)) => {
-            lease.await.map(Some).map_err(|cause| Error::Prepare { run: run.clone(), cause })
+            lease.await.map(Some).map_err(|cause| RuntimeError::Prepare { run: run.clone(), cause })
         }
         _ => Ok(None),
     }

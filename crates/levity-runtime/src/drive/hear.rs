@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Command, Decision, EffectId, Entry, Executor, Heard, Intervention, Machine, Message, Outcome, Post,
-    RunId, ToolCall,
+    Command, ControlError, Decision, EffectId, Entry, Executor, Heard, Intervention, Machine, Message,
+    Outcome, Post, RunId, RuntimeError, ToolCall,
 };
 
 use super::{Ack, Came, Driver};
 use crate::control::{Order, What};
-use crate::error::{ControlError, Error};
 
 /// Orders that are looked at, one after the other, while the run goes on.
 #[derive(Default)]
@@ -83,7 +82,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Takes what people have left for a run with guards while nobody drove it, before it asks again and before a model
     /// is called.
-    pub(super) async fn hear_left(&mut self) -> Result<(), Error> {
+    pub(super) async fn hear_left(&mut self) -> Result<(), RuntimeError> {
         if !self.keeps() || !self.around.executor.hears() {
             return Ok(());
         }

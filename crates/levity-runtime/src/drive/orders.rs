@@ -1,10 +1,9 @@
 //! What a run is told while it is driven: by the holder of its handle, or by another process.
 
-use levity_core::{Command, Decision, EffectId, Entry, Machine, Outcome, Post};
+use levity_core::{Command, ControlError, Decision, EffectId, Entry, Machine, Outcome, Post};
 
 use super::{Ack, Driver, MAX_SAID};
 use crate::control::{Order, What};
-use crate::error::ControlError;
 
 impl<M: Machine + 'static> Driver<M> {
     pub(super) fn take_order(&mut self, order: Order) -> (Vec<Entry>, Vec<Ack>) {

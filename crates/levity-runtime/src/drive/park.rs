@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levity_core::{EffectId, EffectKind, Entry, Machine, Waiting};
+use levity_core::{EffectId, EffectKind, Entry, Machine, RuntimeError, Waiting};
 use tokio::sync::Notify;
 
 use super::Driver;
-use crate::error::Error;
 use crate::state::Running;
 
 /// Which children of a run do nothing but wait. They are driven all the same until the run itself is left, so
@@ -53,7 +52,7 @@ pub(super) enum Next {
 impl<M: Machine + 'static> Driver<M> {
     /// Whether to leave the run in its journal. What others have left for it is looked at before, since nobody
     /// may look again for days.
-    pub(super) async fn leave(&mut self) -> Result<Next, Error> {
+    pub(super) async fn leave(&mut self) -> Result<Next, RuntimeError> {
         let Some(waiting) = self.only_waits() else { return Ok(Next::Wait) };
         let posts = self.log.posted_by_now().await?;
         if !posts.is_empty() {

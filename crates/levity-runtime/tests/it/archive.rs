@@ -6,9 +6,9 @@ use std::fs;
 use async_trait::async_trait;
 use levity_core::{
     Command, Digest, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, OpenRun, Opened,
-    Record, RunId, RunLog, RunQuery, RunSummary, Status, Timestamp,
+    Record, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status, Timestamp,
 };
-use levity_runtime::{Error, FileJournal, MemoryJournal, NoJournal, export, import, remove_ended_before};
+use levity_runtime::{FileJournal, MemoryJournal, NoJournal, export, import, remove_ended_before};
 use levity_test::FaultyJournal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -76,10 +76,13 @@ async fn the_export_of_one_run_is_a_file_of_a_journal() {
 #[tokio::test]
 async fn what_is_not_there_cannot_be_exported() {
     for journal in [&MemoryJournal::new() as &dyn Journal, &NoJournal] {
-        assert!(matches!(export(journal, &id("r")).await, Err(Error::NotFound(_))));
+        assert!(matches!(export(journal, &id("r")).await, Err(RuntimeError::NotFound(_))));
     }
     let error = import(&NoJournal, &exported().await).await.unwrap_err();
-    assert!(matches!(&error, Error::Journal(cause) if cause.kind() == JournalErrorKind::Refused), "{error}");
+    assert!(
+        matches!(&error, RuntimeError::Journal(cause) if cause.kind() == JournalErrorKind::Refused),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -105,15 +108,15 @@ async fn a_run_that_is_there_with_other_records_is_not_touched() {
         let journal = MemoryJournal::new();
         let records = write_to(&journal, &id(run), vec![opened()]).await;
         let error = import(&journal, &bytes).await.unwrap_err();
-        assert!(matches!(&error, Error::Exists(there) if *there == id(run)), "{error}");
+        assert!(matches!(&error, RuntimeError::Exists(there) if *there == id(run)), "{error}");
         assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1);
         assert_eq!(journal.records(&id(run)), records);
     }
 }
 
 #[track_caller]
-fn check(error: &Error, at: usize, kind: JournalErrorKind, part: &str) {
-    let Error::Archive { line, cause, .. } = error else { panic!("{error}") };
+fn check(error: &RuntimeError, at: usize, kind: JournalErrorKind, part: &str) {
+    let RuntimeError::Archive { line, cause, .. } = error else { panic!("{error}") };
     assert_eq!((*line, cause.kind()), (at, kind), "{cause}");
     assert!(cause.to_string().contains(part), "{cause}");
     assert!(error.source().is_some());

@@ -4,10 +4,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{
     Ask, Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Executor, Input, Journal,
-    JournalErrorKind, Limit, Limits, Machine, MachineKind, Outcome, Prepared, RunId, Status, Step, ToolCall,
-    ToolError, ToolOutput, ToolResult, ToolRun,
+    JournalErrorKind, Limit, Limits, Machine, MachineKind, Outcome, Prepared, RunId, RuntimeError, Status,
+    Step, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
 };
-use levity_runtime::{Error, Job, MemoryJournal, Runtime};
+use levity_runtime::{Job, MemoryJournal, Runtime};
 use levity_test::crash::{self, Crashes};
 use levity_test::{FaultyJournal, ManualWorld};
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
         let executor = Arc::new(Answers::default());
         let stopped =
             runtime(journal).run(Job::new(Calls::one_by_one(3), executor.clone())).await.unwrap_err();
-        let Error::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
+        let RuntimeError::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
         assert_eq!(error.kind(), JournalErrorKind::Io);
         let seen = stopped.machine.unwrap().done.len();
         let performed = executor.seen.lock().unwrap().len();
@@ -168,7 +168,7 @@ async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
     drop(held);
     runtime(journal.clone()).run(job()).await.unwrap();
     let stopped = runtime(journal).run(job()).await.unwrap_err();
-    assert!(matches!(stopped.error, Error::Exists(_)), "{}", stopped.error);
+    assert!(matches!(stopped.error, RuntimeError::Exists(_)), "{}", stopped.error);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn a_run_that_is_not_there_cannot_be_resumed() {
     let job =
         Job::<Calls>::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
     let stopped = runtime(MemoryJournal::new()).run(job).await.unwrap_err();
-    assert!(matches!(stopped.error, Error::NotFound(_)), "{}", stopped.error);
+    assert!(matches!(stopped.error, RuntimeError::NotFound(_)), "{}", stopped.error);
 }
 
 /// Three calls of this class, stopped after every record in turn: the outcomes, and who performed them.
@@ -279,7 +279,7 @@ impl Machine for Stubborn {
 #[tokio::test]
 async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
     let stopped = Runtime::new().run(Job::new(Stubborn, Arc::new(Answers::default()))).await.unwrap_err();
-    assert!(matches!(stopped.error, Error::Stuck(_)), "{}", stopped.error);
+    assert!(matches!(stopped.error, RuntimeError::Stuck(_)), "{}", stopped.error);
 }
 
 #[tokio::test]

@@ -84,3 +84,15 @@ pub enum CommandError {
         source: io::Error,
     },
 }
+
+impl From<SandboxError> for levity_core::Error {
+    fn from(error: SandboxError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<CommandError> for levity_core::Error {
+    fn from(error: CommandError) -> Self {
+        Self::other(error)
+    }
+}

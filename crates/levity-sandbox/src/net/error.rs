@@ -85,3 +85,15 @@ impl NetError {
         matches!(self, Self::Timeout(_) | Self::Connect | Self::Transfer)
     }
 }
+
+impl From<AddressError> for levity_core::Error {
+    fn from(error: AddressError) -> Self {
+        Self::other(error)
+    }
+}
+
+impl From<NetError> for levity_core::Error {
+    fn from(error: NetError) -> Self {
+        Self::other(error)
+    }
+}

@@ -108,3 +108,9 @@ fn short(path: &str) -> String {
         None => path.to_owned(),
     }
 }
+
+impl From<PathError> for levity_core::Error {
+    fn from(error: PathError) -> Self {
+        Self::other(error)
+    }
+}

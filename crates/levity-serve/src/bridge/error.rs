@@ -194,7 +194,13 @@ impl From<crate::Error> for Error {
 /// Whether the journal has a run of the task's id, of which there is no note.
 fn is_taken(error: &crate::Error) -> bool {
     let crate::Error::Run { cause, .. } = error else { return false };
-    matches!(crate::http::runtime_error(cause), Some(levity_runtime::Error::Exists(_)))
+    matches!(crate::http::runtime_error(cause), Some(levity_core::RuntimeError::Exists(_)))
+}
+
+impl From<Error> for levity_core::Error {
+    fn from(error: Error) -> Self {
+        Self::other(error)
+    }
 }
 
 #[cfg(test)]

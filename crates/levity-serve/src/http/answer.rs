@@ -5,8 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use levity_core::text::chain;
-use levity_core::{Cause, JournalErrorKind, MemoryError, MemoryErrorKind};
-use levity_runtime::ControlError;
+use levity_core::{Cause, ControlError, JournalErrorKind, MemoryError, MemoryErrorKind};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -107,10 +106,14 @@ impl Problem {
     fn from_run(error: &Error, cause: &Cause) -> Self {
         if let Some(runtime) = runtime_error(cause) {
             match runtime {
-                levity_runtime::Error::Exists(_) => return Self::conflict("run_exists", runtime.to_string()),
-                levity_runtime::Error::NotFound(_) => return Self::not_found("no_run", runtime.to_string()),
-                levity_runtime::Error::Journal(error) => return Self::from_journal(error),
-                levity_runtime::Error::Cancelled { .. } => {
+                levity_core::RuntimeError::Exists(_) => {
+                    return Self::conflict("run_exists", runtime.to_string());
+                }
+                levity_core::RuntimeError::NotFound(_) => {
+                    return Self::not_found("no_run", runtime.to_string());
+                }
+                levity_core::RuntimeError::Journal(error) => return Self::from_journal(error),
+                levity_core::RuntimeError::Cancelled { .. } => {
                     return Self::conflict("cancelled", runtime.to_string());
                 }
                 _ => {}
@@ -139,7 +142,7 @@ impl Problem {
 }
 
 /// The error of the runtime that something came from.
-pub(crate) fn runtime_error(cause: &Cause) -> Option<&levity_runtime::Error> {
+pub(crate) fn runtime_error(cause: &Cause) -> Option<&levity_core::RuntimeError> {
     let mut next = Some(cause.as_error());
     while let Some(error) = next {
         match error.downcast_ref() {
@@ -172,12 +175,12 @@ impl From<ControlError> for Problem {
     }
 }
 
-impl From<levity_runtime::Error> for Problem {
-    fn from(error: levity_runtime::Error) -> Self {
+impl From<levity_core::RuntimeError> for Problem {
+    fn from(error: levity_core::RuntimeError) -> Self {
         match &error {
-            levity_runtime::Error::Control(control) => Self::from(control.clone()),
-            levity_runtime::Error::NotFound(_) => Self::not_found("no_run", error.to_string()),
-            levity_runtime::Error::Journal(journal) => Self::from_journal(journal),
+            levity_core::RuntimeError::Control(control) => Self::from(control.clone()),
+            levity_core::RuntimeError::NotFound(_) => Self::not_found("no_run", error.to_string()),
+            levity_core::RuntimeError::Journal(journal) => Self::from_journal(journal),
             _ => Self::failed("failed", chain(&error)),
         }
     }

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
 use levity_core::text::{json_problem, serde_problem};
-use levity_core::{JournalErrorKind, RunId, RunSummary};
-use levity_runtime::ControlError;
+use levity_core::{ControlError, JournalErrorKind, RunId, RunSummary};
 use serde::de::DeserializeOwned;
 
 use super::Api;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use http::StatusCode;
 use levity_core::text::is_blank;
-use levity_core::{Command, Message, Post, RunId, RunQuery};
-use levity_runtime::{Control, ControlError, Runtime, Told};
+use levity_core::{Command, ControlError, Message, Post, RunId, RunQuery};
+use levity_runtime::{Control, Runtime, Told};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
@@ -173,7 +173,11 @@ async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: Command) -> 
 }
 
 /// Where nobody drives the runs below, they are not driven either while the one above is paused.
-async fn tell_all(runtime: &Runtime, id: &RunId, command: Command) -> Result<Told, levity_runtime::Error> {
+async fn tell_all(
+    runtime: &Runtime,
+    id: &RunId,
+    command: Command,
+) -> Result<Told, levity_core::RuntimeError> {
     let told = runtime.tell(id, Post::Command(command.clone())).await?;
     if told == Told::Posted {
         for below in runtime.journal().list(&RunQuery::new().below(id.clone())).await? {

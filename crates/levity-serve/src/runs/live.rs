@@ -50,7 +50,7 @@ impl Outcome {
 
     /// Whether the run is another's: another process drives it, or it was there before, and this one has only its id.
     pub(super) fn is_elsewhere(&self) -> bool {
-        use levity_runtime::Error::{Exists, Journal};
+        use levity_core::RuntimeError::{Exists, Journal};
         let Self::Stopped(cause) = self else { return false };
         match crate::http::runtime_error(cause) {
             Some(Journal(error)) => error.kind() == JournalErrorKind::Busy,

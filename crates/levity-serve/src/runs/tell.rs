@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::{Arc, PoisonError};
 
-use levity_runtime::ControlError;
+use levity_core::ControlError;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{LiveRun, Runs};

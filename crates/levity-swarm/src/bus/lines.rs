@@ -131,3 +131,9 @@ fn read_line(lines: &mut impl BufRead, text: &mut Vec<u8>, line: u64) -> Result<
     }
     Ok(!text.is_empty())
 }
+
+impl From<ReadError> for levity_core::Error {
+    fn from(error: ReadError) -> Self {
+        Self::other(error)
+    }
+}

@@ -2,13 +2,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Guard, Limits};
+use levity_core::{Error, Guard, Limits, Result};
 use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
 
 use super::{Inner, Swarm};
 use crate::bus::Bus;
-use crate::error::{Error, Result};
 use crate::executor::{Member, SwarmExecutor};
 use crate::names::{is_reserved, short};
 use crate::pattern::{Given, Pattern};
@@ -217,7 +216,7 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
     }
     let with = |builder: AgentBuilder, guard: &Arc<dyn Guard>| builder.guard(guard.clone());
     let builder = guards.iter().fold(agent.to_builder(), with);
-    builder.build().map_err(|error| Error::Agent(Box::new(error)))
+    builder.build()
 }
 
 fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
@@ -234,7 +233,7 @@ fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
             Given::Last(spec) => builder.last_signal(spec),
         };
     }
-    let equipped = builder.build().map_err(|error| Error::Agent(Box::new(error)))?;
+    let equipped = builder.build()?;
     Ok(Member { equipped: Does::Agent(equipped), plain: Some(agent) })
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use levity_core::{Limit, Limits, ModelErrorKind, Status};
+use levity_core::{ErrorKind, Limit, Limits, ModelErrorKind, Status};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Blackboard, Board, Debate, Error, ErrorKind, Notice, ReportStatus, Swarm, SwarmBuilder, Worker,
+    Blackboard, Board, Debate, Error, Notice, ReportStatus, Swarm, SwarmBuilder, SwarmDetails, Worker,
 };
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
@@ -175,7 +175,10 @@ async fn with_an_empty_board_what_was_said_must_do() {
     assert!(told(&closer, 0).contains("At eight."));
     let swarm = two(Blackboard::unjudged(), ScriptedModel::new(), ScriptedModel::new()).build().unwrap();
     let error = swarm.run("When?").await.unwrap_err();
-    assert_eq!((error.kind(), error.partial().unwrap().failures().count()), (ErrorKind::NoAnswer, 2));
+    assert_eq!(
+        (error.kind(), error.partial_as::<SwarmDetails>().unwrap().failures().count()),
+        (ErrorKind::Unreached, 2)
+    );
 }
 
 #[tokio::test]

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use levity_core::{Limit, Limits, ModelErrorKind, Status};
+use levity_core::{ErrorKind, Limit, Limits, ModelErrorKind, Status};
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_swarm::{Debate, Error, ErrorKind, Finished, Notice, ReportStatus, Scope, Swarm, SwarmBuilder};
+use levity_swarm::{
+    Debate, Error, Notice, ReportStatus, Scope, Swarm, SwarmAnswer, SwarmBuilder, SwarmDetails,
+};
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
 
@@ -91,7 +93,10 @@ async fn when_all_fail_the_judge_decides_on_what_there_is() {
     // And nobody at all:
     let swarm = two(Debate::unjudged(), ScriptedModel::new(), ScriptedModel::new()).build().unwrap();
     let error = swarm.run("When?").await.unwrap_err();
-    assert_eq!((error.kind(), error.partial().unwrap().failures().count()), (ErrorKind::NoAnswer, 2));
+    assert_eq!(
+        (error.kind(), error.partial_as::<SwarmDetails>().unwrap().failures().count()),
+        (ErrorKind::Unreached, 2)
+    );
 }
 
 #[tokio::test]
@@ -109,7 +114,7 @@ async fn who_stands_in_speaks_in_the_turn_of_another() {
 }
 
 /// What a judge of this kind leaves of a debate.
-async fn judged(judge: ScriptedModel) -> (Finished, Told) {
+async fn judged(judge: ScriptedModel) -> (SwarmAnswer, Told) {
     let world = ManualWorld::auto();
     let notices = Told::default();
     let debate = Debate::new(judge).rounds(1).judge_timeout(Duration::from_secs(5));

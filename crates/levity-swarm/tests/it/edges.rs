@@ -44,7 +44,7 @@ async fn who_stands_in_has_limits_of_its_own() {
 }
 
 /// The answers of a router to a swarm whose worker `weak` fails once and `strong` does all.
-async fn rounds(plans: &[&str]) -> (levity_swarm::Finished, ScriptedModel) {
+async fn rounds(plans: &[&str]) -> (levity_swarm::SwarmAnswer, ScriptedModel) {
     let router =
         plans.iter().fold(ScriptedModel::new(), |model, plan| model.reply(*plan)).reply("All in all.");
     let strong = (0..9).fold(ScriptedModel::new(), |model, _| model.reply("Done."));

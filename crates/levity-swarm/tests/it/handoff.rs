@@ -12,7 +12,7 @@ use levity_core::{
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Carry, Error, Finished, Handoff, MessageKind, Notice, ReportStatus, Swarm, SwarmBuilder, SwarmInput,
+    Carry, Error, Handoff, MessageKind, Notice, ReportStatus, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput,
     Then, Worker,
 };
 use levity_test::crash::{self, Life};
@@ -81,7 +81,7 @@ fn roles(messages: &[Arc<Message>]) -> Vec<Role> {
     messages.iter().map(|message| message.role).collect()
 }
 
-fn kinds(finished: &Finished) -> Vec<MessageKind> {
+fn kinds(finished: &SwarmAnswer) -> Vec<MessageKind> {
     finished.bus().messages().map(|message| message.kind).collect()
 }
 
@@ -366,11 +366,12 @@ async fn when_nobody_is_left_the_failure_has_the_conversation() {
     let billing = passing("repairs").fail(ModelErrorKind::BadRequest).fail(ModelErrorKind::BadRequest);
     let swarm =
         three([worker("triage", &triage), worker("billing", &billing), worker("repairs", &failing())]);
-    let Err(Error::NoAnswer { why, partial }) = swarm.build().unwrap().run("Pay.").await else {
+    let Err(Error::Unreached { why, partial }) = swarm.build().unwrap().run("Pay.").await else {
         panic!("nobody could answer")
     };
     assert!(why.contains("`triage`"), "{why}");
     use Role::{Assistant, Tool, User};
+    let partial: SwarmAnswer = partial.downcast().unwrap();
     assert_eq!(roles(partial.conversation()), [User, Assistant, Tool, Assistant, Tool]);
     let workers: Vec<_> = partial.reports().iter().map(|report| &*report.worker).collect();
     assert_eq!(workers, ["triage", "billing", "repairs", "billing", "triage"]);

@@ -32,7 +32,7 @@ fn two_in(bad: Worker, runtime: Runtime) -> Swarm {
 }
 
 #[track_caller]
-fn check(finished: &levity_swarm::Finished, why: &str) {
+fn check(finished: &levity_swarm::SwarmAnswer, why: &str) {
     assert!(
         finished.text().starts_with("This is what there is.\n\nNot done:\n- bad (`bad`): "),
         "{}",
@@ -150,8 +150,8 @@ async fn the_budget_of_the_whole_is_never_passed() {
             .unwrap();
         let plan = ["a", "b", "c", "d"].map(|name| Delegation::new(name, name, "Work."));
         let usage = match swarm.run(SwarmInput::from("Go").plan(plan)).await {
-            Ok(finished) => *finished.usage(),
-            Err(error) => *error.partial().unwrap().usage(),
+            Ok(finished) => finished.usage(),
+            Err(error) => error.partial().unwrap().usage(),
         };
         assert!(usage.total() <= tokens, "{} of {tokens}", usage.total());
     }

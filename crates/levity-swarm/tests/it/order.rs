@@ -10,7 +10,7 @@ use levity_core::{
 };
 use levity_loop::Agent;
 use levity_runtime::Runtime;
-use levity_swarm::{BusMessage, Finished, Router, Scope, Swarm, Worker};
+use levity_swarm::{BusMessage, Router, Scope, Swarm, SwarmAnswer, Worker};
 use levity_test::{ManualWorld, ScriptedModel};
 use proptest::prelude::*;
 use serde_json::json;
@@ -89,7 +89,7 @@ async fn tick(world: &ManualWorld) {
 }
 
 /// Runs the same script, with workers that take so long for each call; and what each was asked.
-async fn run(times: [u64; 4], parallel: usize) -> (Finished, Vec<Vec<String>>) {
+async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>) {
     let world = ManualWorld::new();
     let router = ScriptedModel::new().reply(PLAN).reply(AGAIN).reply("Put together.");
     let asked: [Arc<Mutex<Vec<String>>>; 4] = Default::default();
@@ -114,7 +114,7 @@ async fn run(times: [u64; 4], parallel: usize) -> (Finished, Vec<Vec<String>>) {
 }
 
 /// The log without the times.
-fn log(finished: &Finished) -> String {
+fn log(finished: &SwarmAnswer) -> String {
     let line = |message: &BusMessage| {
         format!("{} {} {} {}: {}\n", message.id, message.from, message.kind, message.to, message.content)
     };
@@ -152,7 +152,7 @@ proptest! {
         let (one, other) = tokio.block_on(async { (run([1, 1, 1, 1], 16).await, run(times, parallel).await) });
         prop_assert_eq!(log(&one.0), log(&other.0));
         prop_assert_eq!(one.1, other.1);
-        let ids = |finished: &Finished| -> Vec<_> {
+        let ids = |finished: &SwarmAnswer| -> Vec<_> {
             finished.reports().iter().map(|report| (report.id.clone(), report.status, report.text.clone())).collect()
         };
         prop_assert_eq!(ids(&one.0), ids(&other.0));

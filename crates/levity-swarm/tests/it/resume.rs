@@ -10,7 +10,8 @@ use levity_core::{
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    BusMessage, Delegation, Error, Finished, Lineage, Router, Scope, Swarm, SwarmBuilder, SwarmInput, Worker,
+    BusMessage, Delegation, Error, Lineage, Router, Scope, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput,
+    Worker,
 };
 use levity_test::crash::{Crashes, Life, Tally};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
@@ -113,7 +114,7 @@ fn runtime() -> (Runtime, MemoryJournal) {
 }
 
 /// What it came to: the answer, the log without the times, and who did what.
-fn shown(finished: &Finished) -> Vec<String> {
+fn shown(finished: &SwarmAnswer) -> Vec<String> {
     let line = |message: &BusMessage| {
         format!("{} {} {} {}: {}", message.id, message.from, message.kind, message.to, message.content)
     };
@@ -126,7 +127,7 @@ fn shown(finished: &Finished) -> Vec<String> {
 }
 
 /// Allows whatever is asked.
-async fn allow_all(mut handle: RunHandle<Swarm>) -> Result<Finished, Error> {
+async fn allow_all(mut handle: RunHandle<Swarm>) -> Result<SwarmAnswer, Error> {
     let (mut events, control) = (handle.events(), handle.control().clone());
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
@@ -183,7 +184,8 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
     let again = swarm.resume("r").await.unwrap();
     assert_eq!((shown(&again), again.usage()), (shown(&finished), finished.usage()));
     assert_eq!(world.ever("model"), calls);
-    let times = |finished: &Finished| finished.bus().messages().map(|message| message.at).collect::<Vec<_>>();
+    let times =
+        |finished: &SwarmAnswer| finished.bus().messages().map(|message| message.at).collect::<Vec<_>>();
     assert_eq!(times(&again), times(&finished));
     assert!(journal.read(&"r".into()).await.is_ok());
 }

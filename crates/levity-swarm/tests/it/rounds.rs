@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{Deltas, Event, Model, ModelCard, ModelError, Request};
 use levity_loop::Agent;
-use levity_swarm::{Finished, Notice, Worker};
+use levity_swarm::{Notice, SwarmAnswer, Worker};
 use levity_test::ScriptedModel;
 
 pub(crate) fn agent(model: impl Model + 'static) -> Agent {
@@ -48,14 +48,14 @@ impl Told {
 }
 
 /// The bus as it is written to a file.
-pub(crate) fn log(finished: &Finished) -> String {
+pub(crate) fn log(finished: &SwarmAnswer) -> String {
     let mut lines = Vec::new();
     finished.bus().write_json_lines(&mut lines).unwrap();
     String::from_utf8(lines).unwrap()
 }
 
 /// Who said what kind of thing, in order.
-pub(crate) fn kinds(finished: &Finished) -> Vec<String> {
+pub(crate) fn kinds(finished: &SwarmAnswer) -> Vec<String> {
     finished.bus().messages().map(|message| format!("{} {}", message.from, message.kind)).collect()
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use levity_core::{Event, ModelCard, ModelErrorKind, Price, Status};
 use levity_loop::Agent;
 use levity_swarm::{
-    Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmBuilder, SwarmInput,
-    Then, Worker,
+    Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmAnswer,
+    SwarmBuilder, SwarmInput, Then, Worker,
 };
 use levity_test::ScriptedModel;
 
@@ -255,8 +255,9 @@ async fn when_nothing_is_done_there_is_no_answer_but_a_reason() {
     let failing = || ScriptedModel::new().fail(ModelErrorKind::Auth).fail(ModelErrorKind::Auth);
     let swarm = Swarm::builder(Router::keywords()).worker(worker("coder", failing())).build().unwrap();
     let error = swarm.run("Write code").await.unwrap_err();
-    let Error::NoAnswer { why, partial } = &error else { panic!("{error}") };
+    let Error::Unreached { why, partial } = &error else { panic!("{error}") };
     assert!(why.contains("coder (`d1`): the model gave no reply"), "{why}");
+    let partial: SwarmAnswer = partial.downcast().unwrap();
     assert_eq!(partial.reports()[0].status, ReportStatus::Failed);
 }
 

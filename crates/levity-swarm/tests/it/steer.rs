@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{Decision, EventKind, Hints, Post, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_core::{
+    ControlError, Decision, EventKind, Hints, Post, Tool, ToolCx, ToolError, ToolOutput, ToolSpec,
+};
 use levity_loop::Agent;
-use levity_runtime::{ControlError, MemoryJournal, RunHandle, Runtime};
+use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
     Delegation, Error, Lineage, Messages, Notice, ReportStatus, Router, Swarm, SwarmInput, Worker,
 };

@@ -120,3 +120,9 @@ impl Written {
         turn
     }
 }
+
+impl From<ScriptError> for levity_core::Error {
+    fn from(error: ScriptError) -> Self {
+        Self::config(error)
+    }
+}

@@ -81,11 +81,11 @@ impl Talk<'_> {
             Some(session) => (session.take_calls().await, session.failure().await),
             None => (Vec::new(), None),
         };
-        let (reached, error) = match &answer {
+        let (reached, error) = match answer {
             Ok(answer) => (Some(answer), None),
-            Err(error) => (error.partial(), Some(chain(error))),
+            Err(error) => (error.partial_as(), Some(chain(&error))),
         };
-        let mut answered = AnsweredTurn::new(reached.map_or_else(String::new, last_words), calls);
+        let mut answered = AnsweredTurn::new(reached.as_ref().map_or_else(String::new, last_words), calls);
         let mut usage = transcript.usage;
         if let Some(reached) = reached {
             answered.run = Some(reached.run().to_string());

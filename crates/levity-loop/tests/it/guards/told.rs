@@ -37,17 +37,17 @@ async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
 
     for post in [said("hush"), answer("hush")] {
         let error = runtime.tell(&run, post).await.unwrap_err();
-        let unheard = levity_runtime::Error::Control(ControlError::Unheard(run.clone()));
+        let unheard = levity_core::RuntimeError::Control(ControlError::Unheard(run.clone()));
         assert_eq!(error.to_string(), unheard.to_string());
     }
     let pause = Post::Command(Command::Pause);
     assert_eq!(runtime.tell(&run, pause).await.unwrap(), Told::Written, "what has no words is no matter");
     let error = agent.tell(&run, answer("never")).await.unwrap_err();
-    assert!(matches!(error, levity_runtime::Error::Control(ControlError::Blocked { .. })), "{error}");
+    assert!(matches!(error, levity_core::RuntimeError::Control(ControlError::Blocked { .. })), "{error}");
     agent.tell(&run, said("and hush")).await.unwrap();
     assert_eq!(agent.tell(&run, answer("hush, this one")).await.unwrap(), Told::Written);
     let error = agent.tell(&run, answer("another")).await.unwrap_err();
-    assert!(matches!(error, levity_runtime::Error::Control(ControlError::NotAsked { .. })), "{error}");
+    assert!(matches!(error, levity_core::RuntimeError::Control(ControlError::NotAsked { .. })), "{error}");
 
     let kept = written(&journal, &run);
     assert!(!kept.contains("hush") && !kept.contains("never"), "{kept}");

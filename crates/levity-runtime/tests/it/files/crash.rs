@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{
     Ask, Child, ChildRun, Effect, EffectCx, Entry, Executor, Journal, JournalErrorKind, Limit, Limits,
-    Outcome, Prepared, Record, RunQuery, Status, Timestamp, ToolError, ToolOutput, ToolResult,
+    Outcome, Prepared, Record, RunQuery, RuntimeError, Status, Timestamp, ToolError, ToolOutput, ToolResult,
 };
-use levity_runtime::{Done, Durability, Error, FileJournal, Job, Runtime, Stopped};
+use levity_runtime::{Done, Durability, FileJournal, Job, Runtime, Stopped};
 use levity_test::ManualWorld;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -68,7 +68,7 @@ async fn works_until_the_disk_is_full() {
     let journal = FileJournal::new(Path::new(&folder)).unwrap();
     let job = Job::new(Calls::one_by_one(300), executor.clone()).id(run());
     let stopped = Runtime::new().with_journal(journal).run(job).await.unwrap_err();
-    let Error::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
+    let RuntimeError::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error}");
     println!("\nfinished {} of {}\n", stopped.machine.unwrap().done.len(), performed(&executor));
 }
@@ -161,7 +161,7 @@ impl Executor for Slow {
 }
 
 fn is_busy(stopped: &Stopped<Calls>) -> bool {
-    matches!(&stopped.error, Error::Journal(error) if error.kind() == JournalErrorKind::Busy)
+    matches!(&stopped.error, RuntimeError::Journal(error) if error.kind() == JournalErrorKind::Busy)
 }
 
 #[tokio::test]

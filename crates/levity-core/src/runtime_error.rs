@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
-use levity_core::text::chain;
-use levity_core::{Cause, EffectId, Intervention, JournalError, RunId, Waiting};
+use crate::text::chain;
+use crate::{Cause, EffectId, Intervention, JournalError, RunId, Waiting};
 
 /// Why a run could not be driven on.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum RuntimeError {
     /// The journal failed; what it had taken before is safe.
     #[error("the journal failed: {}", chain(.0))]
     Journal(#[source] JournalError),
@@ -88,13 +88,13 @@ pub enum Error {
 }
 
 /// The message and its causes on one line: a `main` that returns the error prints this.
-impl std::fmt::Debug for Error {
+impl std::fmt::Debug for RuntimeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&chain(self))
     }
 }
 
-impl Error {
+impl RuntimeError {
     /// Whether driving the run again may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -105,7 +105,7 @@ impl Error {
     }
 }
 
-impl From<JournalError> for Error {
+impl From<JournalError> for RuntimeError {
     fn from(error: JournalError) -> Self {
         Self::Journal(error)
     }
@@ -128,14 +128,16 @@ pub struct Divergence {
 
 impl Divergence {
     /// Adds what has changed since the run was made.
-    pub(crate) fn since(mut self, changes: &[String]) -> Self {
+    #[must_use]
+    pub fn since(mut self, changes: &[String]) -> Self {
         if !changes.is_empty() {
             self.what.push_str(&format!(" (since it was made, {})", changes.join(", ")));
         }
         self
     }
 
-    pub(crate) fn new(run: &RunId, seq: u64, effect: Option<EffectId>, what: impl Into<String>) -> Self {
+    /// A replay that parts from its journal at a record.
+    pub fn new(run: &RunId, seq: u64, effect: Option<EffectId>, what: impl Into<String>) -> Self {
         Self { run: run.clone(), seq, effect, what: what.into() }
     }
 }
@@ -179,7 +181,7 @@ pub enum ControlError {
 
 #[cfg(test)]
 mod tests {
-    use levity_core::{JournalError, JournalErrorKind};
+    use crate::JournalErrorKind;
 
     use super::*;
 
@@ -190,9 +192,9 @@ mod tests {
         let run = RunId::new("r");
         let cause = Cause::new(journal());
         let errors = [
-            Error::Journal(journal()),
-            Error::Prepare { run, cause },
-            Error::Archive { line: 1, cause: journal() },
+            RuntimeError::Journal(journal()),
+            RuntimeError::Prepare { run, cause },
+            RuntimeError::Archive { line: 1, cause: journal() },
         ];
         for error in errors {
             for text in [error.to_string(), format!("{error:?}"), chain(&error)] {

@@ -1,0 +1,251 @@
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Ending, Error, Failure, Finish, RunId, Signal, Stats, Status, Usage};
+
+/// The result of a run, whatever was run: its text, its value, what it used. `D` is what only this kind of run has, such as
+/// the history of an agent or the steps of a team; its methods are called on the result itself.
+///
+/// It is shown as its text. Clones share all of it.
+///
+/// ```
+/// use levity_core::{Ending, Finished, Reached, Status};
+///
+/// struct Words(usize);
+///
+/// let mut ending = Ending::new(Status::Complete);
+/// ending.text = "High water is at six.".to_owned();
+/// let reached = Reached::new("r1".into(), ending, ());
+/// let finished: Finished<Words> = reached.finish(|()| Words(5))?;
+/// assert_eq!((finished.text(), finished.0), ("High water is at six.", 5));
+/// # Ok::<(), levity_core::Error>(())
+/// ```
+pub struct Finished<D>(Arc<Inner<D>>);
+
+struct Inner<D> {
+    run: RunId,
+    ending: Ending,
+    details: D,
+}
+
+impl<D> Finished<D> {
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        &self.0.run
+    }
+
+    /// The answer in words.
+    pub fn text(&self) -> &str {
+        &self.0.ending.text
+    }
+
+    /// The answer as a value, when a shape was wanted.
+    pub fn value(&self) -> Option<&Value> {
+        self.0.ending.value.as_ref()
+    }
+
+    /// How the run ended.
+    pub fn status(&self) -> &Status {
+        &self.0.ending.status
+    }
+
+    /// Whether a limit made it answer before it was done.
+    pub fn is_best_effort(&self) -> bool {
+        matches!(self.status(), Status::BestEffort(_))
+    }
+
+    /// Why the model stopped at its last words. [`Finish::Length`] means that they are cut short.
+    pub fn finish(&self) -> Option<&Finish> {
+        self.0.ending.finish.as_ref()
+    }
+
+    /// The tokens and the money it took, runs below it included.
+    pub fn usage(&self) -> Usage {
+        self.0.ending.usage
+    }
+
+    /// What was done, runs below it included.
+    pub fn stats(&self) -> Stats {
+        self.0.ending.stats
+    }
+
+    /// What the model told whoever runs it, by tools that are signals, in that order.
+    pub fn signals(&self) -> &[Signal] {
+        &self.0.ending.signals
+    }
+}
+
+impl<D: Send + Sync + 'static> Finished<D> {
+    /// The answer's value as a `T`.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when no shape was wanted, or the value has another one.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let value = self.value().unwrap_or(&Value::Null);
+        T::deserialize(value)
+            .map_err(|error| Error::Output { complaint: error.to_string(), partial: self.partial() })
+    }
+
+    fn partial(&self) -> Partial {
+        Partial(self.0.clone())
+    }
+
+    /// The error for an ending without an answer.
+    fn error(&self) -> Option<Error> {
+        let partial = self.partial();
+        Some(match self.status().clone() {
+            Status::Complete | Status::BestEffort(_) => return None,
+            Status::Partial(limit) => Error::Limit { limit, partial },
+            Status::Cancelled { reason } => Error::Cancelled { reason, partial },
+            Status::Failed(failure) => match failure {
+                Failure::Model(source) => Error::Model { source: Box::new(source), partial },
+                Failure::Behaviour(what) => Error::Behaviour { what, partial },
+                Failure::Output(complaint) => Error::Output { complaint, partial },
+                Failure::Memory(source) => Error::Memory { source, partial: Some(partial) },
+                Failure::Unreached(why) => Error::Unreached { why, partial },
+                Failure::Blocked(by) => {
+                    let reason = by.blocked.unwrap_or_default();
+                    Error::Blocked { guard: by.guard, stage: by.stage, reason, partial }
+                }
+                failure => Error::Internal { what: failure.to_string(), partial },
+            },
+        })
+    }
+}
+
+impl<D> Clone for Finished<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<D> Deref for Finished<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.0.details
+    }
+}
+
+impl<D> fmt::Display for Finished<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// Shows how it ended, and nothing of what was said.
+impl<D> fmt::Debug for Finished<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished")
+            .field("run", self.run())
+            .field("status", self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A machine that is driven no more, with the ending of its run.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Reached<M> {
+    /// The run.
+    pub run: RunId,
+    /// How it ended; of a run that could not be driven to its end, what there is.
+    pub ending: Ending,
+    /// The machine.
+    pub machine: M,
+}
+
+impl<M> Reached<M> {
+    /// The end of a run.
+    pub fn new(run: RunId, ending: Ending, machine: M) -> Self {
+        Self { run, ending, machine }
+    }
+
+    /// The result of the run, with the details that `details` takes from the machine.
+    ///
+    /// # Errors
+    /// When it ended without an answer; the error carries what was reached.
+    pub fn finish<D: Send + Sync + 'static>(
+        self,
+        details: impl FnOnce(M) -> D,
+    ) -> Result<Finished<D>, Error> {
+        let Self { run, ending, machine } = self;
+        let finished = Finished(Arc::new(Inner { run, ending, details: details(machine) }));
+        match finished.error() {
+            Some(error) => Err(error),
+            None => Ok(finished),
+        }
+    }
+}
+
+/// What a run had reached that ended without an answer; see [`Error::partial`].
+#[derive(Clone)]
+pub struct Partial(Arc<dyn AnyResult>);
+
+trait AnyResult: Any + Send + Sync {
+    fn run(&self) -> &RunId;
+    fn ending(&self) -> &Ending;
+}
+
+impl<D: Send + Sync + 'static> AnyResult for Inner<D> {
+    fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    fn ending(&self) -> &Ending {
+        &self.ending
+    }
+}
+
+impl Partial {
+    /// The run.
+    pub fn run(&self) -> &RunId {
+        self.0.run()
+    }
+
+    /// The last words there are.
+    pub fn text(&self) -> &str {
+        &self.0.ending().text
+    }
+
+    /// How the run ended.
+    pub fn status(&self) -> &Status {
+        &self.0.ending().status
+    }
+
+    /// The tokens and the money it took, runs below it included.
+    pub fn usage(&self) -> Usage {
+        self.0.ending().usage
+    }
+
+    /// What was done, runs below it included.
+    pub fn stats(&self) -> Stats {
+        self.0.ending().stats
+    }
+
+    /// What the model told whoever runs it, by tools that are signals, in that order.
+    pub fn signals(&self) -> &[Signal] {
+        &self.0.ending().signals
+    }
+
+    /// The whole of it, if it is of this kind: `let answer: Option<Answer> = partial.downcast()`.
+    pub fn downcast<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
+        let any: Arc<dyn Any + Send + Sync> = self.0.clone();
+        any.downcast::<Inner<D>>().ok().map(Finished)
+    }
+}
+
+/// Shows how it ended, and nothing of what was said.
+impl fmt::Debug for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partial")
+            .field("run", self.run())
+            .field("status", self.status())
+            .finish_non_exhaustive()
+    }
+}
