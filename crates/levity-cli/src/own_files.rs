@@ -1,5 +1,6 @@
-//! Files of levity's own that the command line names. A tool that could write a journal could approve its own calls, and one that
-//! could read a file of tokens could call as anybody.
+//! Files that the command line or the environment names for levity itself. A tool that could write a journal could approve its
+//! own calls, one that could read a file of tokens could call as anybody, and one that could write a file of settings could say
+//! what the next start does.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,8 +8,9 @@ use std::sync::OnceLock;
 use clap::ArgMatches;
 use levity::sandbox::WorkspaceBuilder;
 
-/// Options whose files only levity itself reads and writes: they hold what was said, or secrets, or say which programs levity starts.
-const OPTIONS: [&str; 14] = [
+/// Options whose files only levity itself reads and writes: they hold what was said, or secrets, or say what levity does and which
+/// programs it starts.
+const OPTIONS: [&str; 20] = [
     "journal",
     "memory",
     "sessions",
@@ -23,20 +25,35 @@ const OPTIONS: [&str; 14] = [
     "tls_key",
     "access_log",
     "mcp",
+    "tools",
+    "agents",
+    "prompts",
+    "script",
+    "plan",
+    "tls_cert",
 ];
+
+/// Variables that name such files by their absolute paths.
+const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVITY_MODELS"];
 
 /// Endings of files that stand beside those.
 const BESIDE: [&str; 7] = ["", "-wal", "-shm", "-journal", "-owners", ".tasks", ".1"];
 
-static NAMED: OnceLock<Vec<(&'static str, PathBuf)>> = OnceLock::new();
+/// Files with the words that named them.
+static NAMED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
 
-/// Takes in the files that the command line names.
+/// Takes in the files that the command line and the environment name.
 pub(crate) fn take_in(mut matches: &ArgMatches) {
-    let mut named = Vec::new();
+    let in_environment = |name: &&str| {
+        let path = PathBuf::from(std::env::var(name).ok()?.trim());
+        path.is_absolute().then(|| (format!("{name}={}", path.display()), path))
+    };
+    let mut named: Vec<_> = VARIABLES.iter().filter_map(in_environment).collect();
     loop {
         for option in OPTIONS {
-            let path = matches.try_get_one::<PathBuf>(option).ok().flatten();
-            named.extend(path.map(|path| (option, path.clone())));
+            let paths = matches.try_get_many::<PathBuf>(option).ok().flatten().into_iter().flatten();
+            let words = |path: &PathBuf| format!("--{} {}", option.replace('_', "-"), path.display());
+            named.extend(paths.map(|path| (words(path), path.clone())));
         }
         match matches.subcommand() {
             Some((_, inner)) => matches = inner,
@@ -46,7 +63,7 @@ pub(crate) fn take_in(mut matches: &ArgMatches) {
     let _ = NAMED.set(named);
 }
 
-/// Keeps all tools of a workspace from levity's own files in it.
+/// Keeps all tools of a workspace from the files in it that are levity's own.
 ///
 /// # Errors
 /// When the workspace lies within one of them.
@@ -60,13 +77,11 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
         .filter(|below| !below.is_empty())
         .fold(builder, |builder, below| builder.deny(format!("/{}", literal(&below))));
     let named = NAMED.get().map(Vec::as_slice).unwrap_or_default();
-    named.iter().try_fold(builder, |builder, (option, path)| {
+    named.iter().try_fold(builder, |builder, (words, path)| {
         places(path).into_iter().try_fold(builder, |builder, place| {
             if root.starts_with(&place) {
-                let option = option.replace('_', "-");
                 return Err(format!(
-                    "`--{option} {}` holds the workspace `{}`, whose tools could then change it; name another place",
-                    path.display(),
+                    "`{words}` holds the workspace `{}`, whose tools could then change it; name another place",
                     folder.display()
                 ));
             }

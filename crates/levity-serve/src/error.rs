@@ -51,8 +51,8 @@ pub enum Error {
         /// How many there may be.
         most: usize,
     },
-    /// As many runs are read from the journal as may be at once.
-    #[error("{most} runs are being read from the journal, and no more are at once; try again in a moment")]
+    /// As many runs or lists are read from the journal as may be at once.
+    #[error("{most} reads of the journal are under way, and no more are at once; try again in a moment")]
     JournalBusy {
         /// How many may be read at once.
         most: usize,

@@ -64,6 +64,8 @@ struct Inner {
     errands: Arc<Quota>,
     /// How many more runs may be read whole from the journal for clients.
     reads: Arc<Quota>,
+    /// How many more lists may be read for clients.
+    lists: Arc<Quota>,
 }
 
 #[derive(Clone)]
@@ -172,7 +174,8 @@ impl Runs {
         let (feeds, known, tasks) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
         let errands = Quota::new(Self::TOLD, settings.share);
         let reads = Quota::new(Self::JOURNAL_READS, settings.share);
-        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands, reads }) }
+        let lists = Quota::new(Self::JOURNAL_LISTS, settings.share);
+        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands, reads, lists }) }
     }
 
     /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
@@ -190,7 +193,7 @@ impl Runs {
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// How much of a limit one named token may take, in percent: of the runs here, of the runs that are read from the journal, and of the
+    /// How much of a limit one named token may take, in percent: of the runs here, of the runs and lists that are read from the journal, and of the
     /// tool calls and the readers of an [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant share it, and tokens with the
     /// scope `admin` are not limited by it. It is set before the first run.
     #[must_use]
@@ -366,27 +369,6 @@ impl Runs {
         match self.runtime().journal().keeps() {
             true => Ok(self.runtime().journal().list(query).await?),
             false => Ok(query.select(self.here().iter().map(|run| run.summary()))),
-        }
-    }
-
-    /// The first `most` runs that a query lists and `wanted` takes.
-    pub(crate) async fn newest(
-        &self,
-        query: &RunQuery,
-        most: usize,
-        wanted: impl Fn(&RunSummary) -> bool,
-    ) -> Result<Vec<RunSummary>> {
-        // Others' runs may be between those that are wanted.
-        let mut read = most;
-        loop {
-            let mut found = self.list(&query.clone().limit(read)).await?;
-            let full = found.len() >= read;
-            found.retain(&wanted);
-            if found.len() >= most || !full {
-                found.truncate(most);
-                return Ok(found);
-            }
-            read = read.saturating_mul(4);
         }
     }
 

@@ -523,6 +523,127 @@ fn tools_of_a_workspace_reach_none_of_levitys_own_files() {
     check(&output, 2, "`--journal ..` holds the workspace `.`");
 }
 
+/// The results of a run's tools, as JSON.
+fn tool_results(output: &std::process::Output) -> Vec<String> {
+    let told = String::from_utf8_lossy(&output.stdout);
+    let events = told.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events
+        .filter(|event| event["kind"]["tool_finished"].is_object())
+        .map(|event| event["kind"]["tool_finished"].to_string())
+        .collect()
+}
+
+#[test]
+fn tools_of_a_workspace_reach_no_file_of_settings_that_the_user_named() {
+    let writes = |paths: &[&str]| {
+        let call = |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
+        let mut calls: Vec<_> = paths.iter().map(call).collect();
+        calls
+            .push(serde_json::json!({"name": "write_file", "args": {"path": "plain.txt", "content": "new"}}));
+        serde_json::json!([{"calls": calls}, {"reply": "Done."}]).to_string()
+    };
+    let paths = [
+        "script.json",
+        "SCRIPT.json",
+        "sub/../script.json",
+        "tools/evil.py",
+        "tools/.py",
+        "tools/deep/evil.py",
+        "servers/mcp.json",
+        "models.json",
+    ];
+    let script = writes(&paths);
+    let files = [
+        ("script.json", &*script),
+        ("tools/good.py", ""),
+        ("sub/x", ""),
+        ("plain.txt", "old"),
+        ("servers/mcp.json", r#"{"mcpServers": {}}"#),
+        ("models.json", "{}"),
+    ];
+    let folder = Folder::new(&files);
+    let args = ["run", "Go", "--script", "script.json", "--workspace", ".", "--tools", "tools", "--json"];
+    let output = command(&args)
+        .current_dir(folder.path())
+        .env("LEVITY_MCP_SERVERS", folder.path().join("servers/mcp.json"))
+        .env("LEVITY_MODELS", folder.path().join("models.json"))
+        .output()
+        .unwrap();
+    check(&output, 0, "");
+    let results = tool_results(&output);
+    assert_eq!(results.len(), paths.len() + 1, "{output:?}");
+    for (path, result) in paths.iter().zip(&results) {
+        assert!(result.contains("is kept from tools"), "{path}: {result}");
+    }
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!((text("plain.txt"), text("script.json") == script), ("new".into(), true), "{results:#?}");
+    assert!(!folder.path().join("tools/evil.py").exists() && !folder.path().join("tools/deep").exists());
+    assert_eq!(text("models.json"), "{}");
+
+    for (option, value) in [("--tools", "."), ("--tools", "..")] {
+        let args = ["run", "Go", "--script", "../script.json", "--workspace", ".", option, value];
+        let output = command(&args).current_dir(folder.path().join("sub")).output().unwrap();
+        check(&output, 2, &format!("`{option} {value}` holds the workspace `.`"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn commands_of_a_workspace_change_no_file_of_settings_that_the_user_named() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let attacks = [
+        "echo forged > script.json",
+        "echo forged > sub/tools/good.py",
+        "echo forged > sub/tools/evil.py",
+        "rm -rf script.json sub/tools",
+        "mv script.json away.json",
+        "mv sub/tools away",
+        "mv sub away && mkdir -p sub/tools && echo forged > sub/tools/evil.py",
+        "ln -s plain.txt new && mv -f new script.json",
+        "cat script.json sub/tools/good.py",
+        "cp script.json sub/tools/good.py .",
+    ];
+    let script =
+        r#"[{"call": {"name": "run_command", "args": {"command": "./change"}}}, {"reply": "Done."}]"#;
+    for attack in attacks {
+        let change = format!("#!/bin/sh\n{attack}\necho new > plain.txt\n");
+        let files = [
+            ("script.json", script),
+            ("sub/tools/good.py", "\"\"\"mine\"\"\""),
+            ("plain.txt", "old"),
+            ("change", &*change),
+        ];
+        let folder = Folder::new(&files);
+        fs::set_permissions(folder.path().join("change"), fs::Permissions::from_mode(0o755)).unwrap();
+        let args = [
+            "run",
+            "Go",
+            "--script",
+            "script.json",
+            "--workspace",
+            ".",
+            "--tools",
+            "sub/tools",
+            "--allow",
+            "./change",
+            "--json",
+        ];
+        let output = command(&args).current_dir(folder.path()).env("PATH", "/usr/bin:/bin").output().unwrap();
+        if String::from_utf8_lossy(&output.stderr).contains("commands are left out") {
+            return;
+        }
+        check(&output, 0, "");
+        let results = tool_results(&output);
+        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        assert_eq!(text("plain.txt"), "new\n", "{attack}: {results:#?}");
+        assert_eq!(text("script.json"), script, "{attack}: {results:#?}");
+        assert_eq!(text("sub/tools/good.py"), "\"\"\"mine\"\"\"", "{attack}: {results:#?}");
+        assert!(!folder.path().join("sub/tools/evil.py").exists(), "{attack}: {results:#?}");
+        assert!(!results[0].contains("mine"), "{attack}: {results:#?}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn junit_report_is_not_written_through_a_link() {

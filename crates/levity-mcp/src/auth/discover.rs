@@ -173,7 +173,7 @@ fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError, secrets: &Redact
 }
 
 /// What a server says, as it may stand in an error: on one line, and not too long.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(400).collect()
 }
 

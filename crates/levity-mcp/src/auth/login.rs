@@ -4,11 +4,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::World;
 use rmcp::transport::auth::WWWAuthenticateParams;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::discover::{Found, is_safe};
+use super::discover::{Found, is_safe, shown};
 use super::dpop;
 use super::http::Http;
 use super::patience::Patience;
@@ -55,6 +56,18 @@ struct State {
     record: Option<Record>,
     /// Whether the record came from a login, and not from the store or a renewal.
     fresh: bool,
+}
+
+/// The authorization server that a client's secret belongs to, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Bound {
+    client: String,
+    issuer: String,
+}
+
+/// Whether two names mean one authorization server.
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
 /// The nonces that were given last for proofs of possession.
@@ -145,6 +158,7 @@ impl Inner {
         let (refused, attempt) = (challenge.status == 401, challenge.attempt);
         let mut found =
             Found::find(&self.server, &self.url, self.http.clone(), challenge.text, &self.secrets).await?;
+        self.check_authority(&found).await?;
         let mut before = self.record();
         if before.as_ref().is_some_and(|record| record.issuer.as_deref() != found.issuer()) {
             // Neither a token nor a client's id means anything to another authorization server.
@@ -290,9 +304,46 @@ impl Inner {
         let record: Option<Record> = text.and_then(|text| serde_json::from_str(&text).ok());
         self.secrets.add(record.iter().flat_map(Record::secrets));
         let client = self.settings.client_id.as_deref();
+        let issuer = self.settings.issuer.as_deref();
         Ok(record.filter(|record| {
-            is_safe(&record.token_endpoint) && client.is_none_or(|client| client == record.client.id)
+            let authority = record.issuer.as_ref().unwrap_or(&record.token_endpoint);
+            is_safe(&record.token_endpoint)
+                && client.is_none_or(|client| client == record.client.id)
+                && issuer.is_none_or(|issuer| is_same(issuer, authority))
         }))
+    }
+
+    /// Refuses an authorization server other than the one that was set, and keeps the secret of a client from any but the first.
+    async fn check_authority(&self, found: &Found) -> Result<()> {
+        let named = found.audience();
+        if let Some(issuer) = &self.settings.issuer {
+            return if is_same(issuer, named) { Ok(()) } else { Err(self.wrong_authority(named, issuer)) };
+        }
+        let (Some(_), Some(client)) = (&self.settings.client_secret, &self.settings.client_id) else {
+            return Ok(());
+        };
+        let key = format!("{} issuer", self.key);
+        let kept = self.settings.store.load(&key).await.map_err(|error| self.store_failed(&error))?;
+        let kept: Option<Bound> = kept.and_then(|text| serde_json::from_str(&text).ok());
+        let kept = kept.filter(|bound| bound.client == *client).map(|bound| bound.issuer);
+        // A login that is there says where the secret went before.
+        let before = || self.record().map(|record| record.issuer.unwrap_or(record.token_endpoint));
+        match kept.or_else(before) {
+            Some(issuer) if !is_same(&issuer, named) => return Err(self.wrong_authority(named, &issuer)),
+            _ => {}
+        }
+        let bound = Bound { client: client.clone(), issuer: named.to_owned() };
+        let text = serde_json::to_string(&bound).unwrap_or_default();
+        self.settings.store.save(&key, &text).await.map_err(|error| self.store_failed(&error))
+    }
+
+    fn wrong_authority(&self, named: &str, bound: &str) -> Error {
+        let (named, bound) = (shown(named), shown(bound));
+        let text = format!(
+            "it leads to the authorization server `{named}`, and its login belongs to `{bound}`, so nothing was sent there; \
+             if you trust it with this client, set `OAuth::issuer(\"{named}\")`"
+        );
+        self.error(ErrorKind::Auth, &text)
     }
 
     async fn keep(&self, record: Record, fresh: bool) -> Result<()> {

@@ -34,6 +34,7 @@ pub struct OAuth {
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<Secret>,
     pub(crate) client_key: Option<Secret>,
+    pub(crate) issuer: Option<String>,
     pub(crate) metadata_url: Option<String>,
     pub(crate) machine: bool,
     pub(crate) enterprise: Option<Enterprise>,
@@ -52,6 +53,7 @@ impl OAuth {
             client_id: None,
             client_secret: None,
             client_key: None,
+            issuer: None,
             metadata_url: None,
             machine: false,
             enterprise: None,
@@ -81,6 +83,9 @@ impl OAuth {
     }
 
     /// The secret of that client.
+    ///
+    /// It is sent to one authorization server only: the one that [`issuer`](Self::issuer) names, or else the first that the server
+    /// led to, which is kept in the [`TokenStore`]. A server that leads to another one later is refused.
     pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
         self.client_secret = Some(Secret::new(secret));
         self
@@ -90,6 +95,13 @@ impl OAuth {
     /// with RS256).
     pub fn client_key(mut self, pem: impl Into<String>) -> Self {
         self.client_key = Some(Secret::new(pem));
+        self
+    }
+
+    /// The authorization server to log in at, by its issuer: the address at which the client was registered. A server that leads to
+    /// another one is refused, so that it gets neither the secret of the client nor a person's login.
+    pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.issuer = Some(issuer.into());
         self
     }
 
@@ -160,6 +172,7 @@ impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("OAuth");
         debug.field("name", &self.name).field("scopes", &self.scopes).field("client_id", &self.client_id);
+        debug.field("issuer", &self.issuer);
         debug.field("machine", &self.machine).field("enterprise", &self.enterprise);
         debug.field("workload", &self.workload.is_some());
         debug.field("browser", &self.browser.is_some()).finish_non_exhaustive()

@@ -10,7 +10,8 @@ mod file;
 
 pub use file::FileTokens;
 
-/// Where logins are kept, each under a key that names a server and its address.
+/// Where logins are kept, each under a key that names a server and its address. Beside a login with the secret of a client, a second
+/// key keeps which authorization server the secret belongs to.
 ///
 /// What is kept is text with tokens in it: whoever reads it can act as the person who logged in.
 ///

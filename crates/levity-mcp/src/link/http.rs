@@ -47,11 +47,16 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Requests that are sent at once beside the calls, such as pings.
 const BESIDE_CALLS: usize = 16;
 
+/// How much longer an answer may take than its call: whoever waits ends the call, and knows best why.
+const LATER_THAN_CALLS: Duration = Duration::from_secs(5);
+
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// How long it may take to connect.
     pub(crate) connect: Duration,
+    /// How long an answer may take, from the moment that its request is sent to its last byte.
+    pub(crate) answer: Duration,
     /// How large one message of the server may be.
     pub(crate) max_message: usize,
     /// How many calls may be under way at once.
@@ -61,7 +66,9 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn of(config: &ServerConfig) -> Self {
         let connect = config.start_limit.min(Duration::from_secs(10));
-        Self { connect, max_message: config.max_message, max_concurrent: config.max_concurrent }
+        let answer = config.call_limit.max(config.start_limit).saturating_add(LATER_THAN_CALLS);
+        let (max_message, max_concurrent) = (config.max_message, config.max_concurrent);
+        Self { connect, answer, max_message, max_concurrent }
     }
 }
 

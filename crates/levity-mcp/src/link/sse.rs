@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use levity_core::World;
 use rmcp::RoleClient;
@@ -23,6 +24,8 @@ use crate::{Error, ErrorKind, Result, config};
 
 /// How much of the answer to a message is read.
 const ANSWER: usize = 64 * 1024;
+/// How long that may take.
+const REST: Duration = Duration::from_millis(100);
 
 /// Opens a connection.
 pub(crate) async fn open(
@@ -100,12 +103,14 @@ impl Sender {
     }
 
     async fn post(&self, body: &[u8]) -> Result<()> {
-        let response = self.caller.send(&Ask::post(&self.endpoint, body)).await?;
+        let (caller, ask) = (&self.caller, Ask::post(&self.endpoint, body));
+        let response = caller.in_time(Some(caller.end_of_answer()), caller.send(&ask)).await??;
         if !response.status().is_success() {
             return Err(self.caller.refused(&response));
         }
-        // Read to its end, the connection can be used again.
-        let _ = events::body(&self.caller, response, ANSWER).await;
+        // Read to its end, the connection can be used again. The message was taken, so nobody waits long for that.
+        let rest = events::body(caller, response, ANSWER);
+        let _ = caller.in_time(Some(caller.world.now().after(REST)), rest).await;
         Ok(())
     }
 }

@@ -308,6 +308,87 @@ async fn a_token_goes_to_no_other_place() {
     assert!(other.logins().iter().all(Option::is_none), "{:?}", other.logins());
 }
 
+/// A client with a secret, which logs in by itself.
+fn machine() -> OAuth {
+    OAuth::new().client_id("me").client_secret("hush").client_credentials()
+}
+
+fn machines() -> Quirks {
+    Quirks { machines: true, refreshes: false, ..Quirks::default() }
+}
+
+#[track_caller]
+fn kept_its_secret(thief: &Authority, error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Auth, "{error}");
+    let way_out = format!("`OAuth::issuer(\"{}\")`", thief.issuer());
+    assert!(error.message().contains(&way_out), "{error}");
+    assert!(thief.grants("client_credentials").is_empty());
+}
+
+#[tokio::test]
+async fn client_secret_goes_to_the_issuer_that_was_set_and_no_other() {
+    let (authority, thief) = (Authority::start(machines()).await, Authority::start(machines()).await);
+    for issuer in [authority.issuer().to_owned(), format!("{}/", authority.issuer())] {
+        let (_servers, server) = ready(&authority, machine().issuer(issuer)).await;
+        assert_eq!(call(&server, "read").await.unwrap(), "read");
+    }
+    let grants = authority.grants("client_credentials");
+    assert_eq!((grants.len(), &*grants[0]["client_secret"]), (2, "hush"));
+    authority.quirks().authority = Some(thief.issuer().to_owned());
+    let error = refused(&authority, machine().issuer(authority.issuer())).await;
+    kept_its_secret(&thief, &error);
+    assert!(error.message().contains(authority.issuer()), "{error}");
+    // One that only begins in the same way is another.
+    let error = refused(&authority, machine().issuer(format!("{}/x", thief.issuer()))).await;
+    kept_its_secret(&thief, &error);
+    // Nobody's browser is sent there, either.
+    let person = Person::default();
+    let error = refused(&authority, oauth(&person).issuer(authority.issuer())).await;
+    assert_eq!((error.kind(), person.visits()), (ErrorKind::Auth, 0), "{error}");
+}
+
+#[tokio::test]
+async fn client_secret_goes_to_the_issuer_of_its_first_login_and_no_other() {
+    let (authority, thief) = (Authority::start(machines()).await, Authority::start(machines()).await);
+    let store = Arc::new(MemoryTokens::new());
+    let (_servers, server) = ready(&authority, machine().store(store.clone())).await;
+    authority.revoke();
+    assert_eq!(call(&server, "read").await.unwrap(), "read");
+    authority.quirks().authority = Some(thief.issuer().to_owned());
+    authority.revoke();
+    kept_its_secret(&thief, &call(&server, "read").await.unwrap_err());
+    // Another process that shares the store knows it as well, also without the login.
+    kept_its_secret(&thief, &refused(&authority, machine().store(store.clone())).await);
+    let key = format!("guarded {}", authority.url);
+    store.remove(&key).await.unwrap();
+    kept_its_secret(&thief, &refused(&authority, machine().store(store.clone())).await);
+    // A login that an earlier version kept binds it, too.
+    let old = json!({
+        "issuer": authority.issuer(), "resource": authority.url, "scopes": [], "refresh": null, "expires": null,
+        "token_endpoint": format!("{}/token", authority.issuer()), "grant": "client", "access": "x",
+        "client": { "id": "me", "method": "post", "registered": null },
+    });
+    let earlier = Arc::new(MemoryTokens::new());
+    earlier.save(&key, &old.to_string()).await.unwrap();
+    kept_its_secret(&thief, &refused(&authority, machine().store(earlier)).await);
+    // Who trusts it says so.
+    let trusting = machine().store(store).issuer(thief.issuer());
+    let error = refused(&authority, trusting).await;
+    assert!(error.message().contains("refuses the token"), "{error}");
+    assert_eq!(thief.grants("client_credentials").len(), 1);
+}
+
+#[tokio::test]
+async fn login_of_another_issuer_than_the_one_that_is_set_is_not_used() {
+    let authority = Authority::start(machines()).await;
+    let store = Arc::new(MemoryTokens::new());
+    drop(ready(&authority, machine().store(store.clone())).await);
+    let before = authority.logins().iter().flatten().count();
+    let error = refused(&authority, machine().store(store).issuer("https://login.example")).await;
+    assert!(error.message().contains("`https://login.example`"), "{error}");
+    assert_eq!(authority.logins().iter().flatten().count(), before, "an old token was sent");
+}
+
 #[test]
 fn secrets_are_not_shown() {
     let oauth = OAuth::new().client_id("me").client_secret("hush").client_key("hush");

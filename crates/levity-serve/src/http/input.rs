@@ -138,7 +138,7 @@ async fn bytes(api: &Api, caller: &Caller, headers: &HeaderMap, body: Body) -> A
 
 /// What the journal lists of a run, which must be there. Its records are not read for that.
 pub(super) async fn summary(api: &Api, caller: &Caller, id: &RunId) -> Answered<RunSummary> {
-    if let Some(found) = api.runs.summary(id).await? {
+    if let Some(found) = api.runs.summary(caller, id).await? {
         return Ok(found);
     }
     // A run that is damaged is in no list, and reading it tells why.

@@ -40,7 +40,7 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) 
     query.since = wanted.since.map(Timestamp::from_millis);
     query.before = wanted.before.map(Timestamp::from_millis);
     let mut found = match api.runs.runtime().journal().keeps() {
-        true => kept(&api, &caller, query, cursor.as_ref(), limit + 1).await?,
+        true => kept(&api, &caller, query, cursor, limit + 1).await?,
         false => here(&api, &caller, &query, cursor.as_ref()),
     };
     let more = found.len() > limit;
@@ -85,18 +85,20 @@ async fn kept(
     api: &Api,
     caller: &Caller,
     mut query: RunQuery,
-    cursor: Option<&Cursor>,
+    cursor: Option<Cursor>,
     wanted: usize,
 ) -> Answered<Vec<RunSummary>> {
     if let Some(Cursor(time, _)) = cursor {
         let end = Timestamp::from_millis(time.as_millis().saturating_add(1));
         query.before = Some(query.before.map_or(end, |before| before.min(end)));
     }
-    // Some of those that began in the same moment as the last one were told already.
-    let behind =
-        |run: &RunSummary| cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()));
-    let found = api.runs.newest(&query, wanted, |run| behind(run) && caller.owns(run.run.as_str()));
-    Ok(found.await?)
+    let whose = caller.clone();
+    let is_wanted = move |run: &RunSummary| {
+        // Some of those that began in the same moment as the last one were told already.
+        let id = run.run.as_str();
+        cursor.as_ref().is_none_or(|cursor| cursor.is_before(run.opened, id)) && whose.owns(id)
+    };
+    Ok(api.runs.newest(caller, query, wanted, is_wanted).await?)
 }
 
 /// The runs of this process, where no journal keeps any.

@@ -90,7 +90,9 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) 
         return plans_of(&api, most).await;
     }
     let cursor = wanted.cursor.as_deref().map(Cursor::read).transpose()?;
-    let mut found = conversations(&api)?.list(&ConversationQuery::new()).await?;
+    let store = conversations(&api)?.clone();
+    let listing = async move { Ok(store.list(&ConversationQuery::new()).await) };
+    let mut found = api.runs.with_list(&caller, listing).await??;
     found.retain(|info| caller.owns(info.id.as_str()));
     // A store tells those first that were changed longest ago; whoever looks wants the others.
     found.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));

@@ -50,8 +50,12 @@ impl Resources for RunLogs {
 
     async fn list_for(&self, caller: &Caller, _: Option<&str>) -> Result<Page<Resource>, Fault> {
         let query = RunQuery::new().roots().newest_first();
-        let runs = self.runs.newest(&query, LISTED, |run| caller.owns(run.run.as_str())).await;
-        let runs = runs.map_err(|_| Fault::failed("the runs cannot be listed"))?;
+        let whose = caller.clone();
+        let runs = self.runs.newest(caller, query, LISTED, move |run| whose.owns(run.run.as_str())).await;
+        let runs = runs.map_err(|error| match error {
+            Error::JournalBusy { .. } => Fault::busy(error.to_string()),
+            _ => Fault::failed("the runs cannot be listed"),
+        })?;
         Ok(Page::all(runs.iter().map(shown)))
     }
 

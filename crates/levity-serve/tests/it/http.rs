@@ -11,7 +11,7 @@ mod life;
 mod limits;
 #[cfg(feature = "dag")]
 mod many;
-mod shares;
+pub(crate) mod shares;
 mod stream;
 mod support;
 mod tenants;

@@ -1,12 +1,15 @@
 //! Sends requests to one server: with its headers and its login, to no other place.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use levity_core::World;
+use levity_core::{Timestamp, World};
 use reqwest::{Client, Response, redirect};
 use url::Url;
 
@@ -231,6 +234,37 @@ impl Caller {
             None => format!("it redirects to nowhere (HTTP {status}); check its URL"),
         };
         self.error(ErrorKind::Protocol, message)
+    }
+
+    /// Does `work`, which has time until `end`.
+    pub(crate) async fn in_time<T>(
+        &self,
+        end: Option<Timestamp>,
+        work: impl Future<Output = T>,
+    ) -> Result<T> {
+        let Some(end) = end else { return Ok(work.await) };
+        let left = end.since(self.world.now());
+        if left.is_zero() {
+            return Err(self.late());
+        }
+        // The clock is asked first: work that never runs out of bytes leaves it no turn in tokio's budget.
+        match select(self.world.sleep(left), pin!(work)).await {
+            Either::Left(_) => Err(self.late()),
+            Either::Right((done, _)) => Ok(done),
+        }
+    }
+
+    /// The end of the time for an answer to a request that is sent now.
+    pub(crate) fn end_of_answer(&self) -> Timestamp {
+        self.world.now().after(self.limits.answer)
+    }
+
+    fn late(&self) -> Error {
+        let limit = self.limits.answer;
+        self.error(
+            ErrorKind::Timeout,
+            format!("its answer did not end within {limit:?}; raise `call_limit` to wait longer"),
+        )
     }
 
     pub(crate) fn failed(&self, error: &reqwest::Error) -> Error {

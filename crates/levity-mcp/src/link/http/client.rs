@@ -11,6 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::{BoxStream, StreamExt, once};
 use http::{HeaderName, HeaderValue};
+use levity_core::Timestamp;
 use reqwest::Response;
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId};
 use rmcp::transport::streamable_http_client::{
@@ -32,6 +33,8 @@ use crate::{Error, ErrorKind};
 
 // A map by header names does not find a name that is given as text.
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// A request whose answer brings changes for as long as the connection lives.
+const LISTEN: &str = "subscriptions/listen";
 /// How long an answer that comes as events is waited for before it is followed at leisure.
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// How long the rest of a finished answer is read so that its connection can be used again.
@@ -162,6 +165,19 @@ impl Client {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, PostError> {
         let (caller, asked) = (&self.0.caller, Asked::of(message));
+        let end = (asked.method != LISTEN).then(|| caller.end_of_answer());
+        caller.in_time(end, self.exchange(message, asked, end, session, headers)).await.map_err(failed)?
+    }
+
+    async fn exchange(
+        &self,
+        message: &ClientJsonRpcMessage,
+        asked: Asked<'_>,
+        end: Option<Timestamp>,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, PostError> {
+        let caller = &self.0.caller;
         let body = serde_json::to_vec(message)?;
         let mut ask = Ask::post(&caller.url, &body);
         let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
@@ -173,7 +189,7 @@ impl Client {
         let timer = is_call.then(|| Timer::start(caller, asked.kind));
         ask.way = timer.map_or(ask.way, |timer| timer.way());
         let response = caller.send(&ask).await.map_err(failed)?;
-        let mut reader = Reader::of(&caller.server, message, typed, &self.0.written);
+        let mut reader = Reader::of(&caller.server, message, typed, &self.0.written, end);
         match answer::take(caller, response, &asked, reader.as_mut(), session.is_some()).await? {
             Taken::Answer(answer) => {
                 if let Some(timer) = timer {
@@ -266,7 +282,8 @@ impl Client {
         times: u32,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
-        let error = match caller.send(ask).await {
+        let sent = caller.in_time(reader.end(), caller.send(ask)).await;
+        let error = match sent.and_then(|sent| sent) {
             Ok(response) if answer::is_events(&response) => {
                 let events = Events::new(caller.clone(), response);
                 let stream = Stream::new(caller.clone(), self.0.resumes.clone(), events, reader);
@@ -284,7 +301,7 @@ impl Client {
             Ok(response) => caller.refused(&response),
             Err(error) => error,
         };
-        let final_word = error.kind() == ErrorKind::Closed || error.kind() == ErrorKind::Auth;
+        let final_word = matches!(error.kind(), ErrorKind::Closed | ErrorKind::Auth | ErrorKind::Timeout);
         let id = reader.id();
         if !final_word && self.0.resumes.put(last, reader, times + 1) {
             return Err(failed(error));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use levity_core::Timestamp;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 
 use super::typed::{Typed, Written};
@@ -17,6 +18,8 @@ pub(super) struct Reader {
     written: Arc<Written>,
     pending: Pending,
     queue: Queue,
+    /// When the answer must be there; none for what stays open by design.
+    end: Option<Timestamp>,
 }
 
 impl Reader {
@@ -26,17 +29,23 @@ impl Reader {
         message: &ClientJsonRpcMessage,
         typed: Typed,
         written: &Arc<Written>,
+        end: Option<Timestamp>,
     ) -> Option<Self> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let pending = Pending::default();
         pending.sent(message);
         let (server, id, written) = (server.clone(), request.id.clone(), written.clone());
-        Some(Self { server, id, typed, written, pending, queue: Queue::new() })
+        Some(Self { server, id, typed, written, pending, queue: Queue::new(), end })
     }
 
     /// The request.
     pub(super) fn id(&self) -> RequestId {
         self.id.clone()
+    }
+
+    /// When the answer must be there.
+    pub(super) fn end(&self) -> Option<Timestamp> {
+        self.end
     }
 
     /// Whether the worker has to understand the answer.

@@ -190,7 +190,9 @@ impl Stream {
             if let Some(message) = self.reader.as_mut().and_then(Reader::pop) {
                 return self.take(message);
             }
-            match self.events.next().await {
+            let end = self.reader.as_ref().and_then(Reader::end);
+            let next = self.caller.in_time(end, self.events.next()).await;
+            match next.and_then(|next| next) {
                 Ok(Some(event)) => {
                     if let Some(control) = self.note(event) {
                         return Read::Other(control);
@@ -231,8 +233,10 @@ impl Stream {
         if self.answered {
             return Read::End;
         }
-        let large = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::TooLarge);
-        if let Some(last) = self.last.as_ref().filter(|_| !large)
+        let final_word = error
+            .as_ref()
+            .is_some_and(|error| matches!(error.kind(), ErrorKind::TooLarge | ErrorKind::Timeout));
+        if let Some(last) = self.last.as_ref().filter(|_| !final_word)
             && let Some(reader) = self.reader.take()
             && self.resumes.put(last, reader, self.times)
         {

@@ -37,12 +37,13 @@ pub(crate) struct Dial {
     pub(crate) url: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) max_message: usize,
+    pub(crate) answer: Option<Duration>,
     pub(crate) authorize: Option<Arc<dyn Authorize>>,
 }
 
 impl Dial {
     pub(crate) fn to(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), max_message: 1 << 20, authorize: None }
+        Self { url: url.into(), headers: Vec::new(), max_message: 1 << 20, answer: None, authorize: None }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
@@ -53,7 +54,8 @@ impl Dial {
     pub(crate) fn parts(&self) -> (config::Http, Limits, Arc<dyn World>) {
         let config = ServerConfig::http("test", &self.url).max_message(self.max_message).max_concurrent(64);
         let config = self.headers.iter().fold(config, |config, (name, value)| config.header(*name, value));
-        let limits = Limits::of(&config);
+        let mut limits = Limits::of(&config);
+        limits.answer = self.answer.unwrap_or(limits.answer);
         let config::Transport::Http(http) = config.transport else { unreachable!() };
         (http, limits, Arc::new(SystemWorld))
     }

@@ -36,6 +36,10 @@ pub(crate) struct Quirks {
     pub(crate) elsewhere: Option<String>,
     /// Where people log in.
     pub(crate) page: Option<String>,
+    /// The authorization server that the server names in place of its own.
+    pub(crate) authority: Option<String>,
+    /// Whether clients log in by their secrets, and nobody else does.
+    pub(crate) machines: bool,
     /// Whether tokens are bound to keys.
     pub(crate) bound: bool,
     /// The nonce that both want in each proof of possession.
@@ -51,6 +55,7 @@ impl Default for Quirks {
         let (issuer, resource, iss, state, elsewhere, page) = (None, None, None, None, None, None);
         let (expires, refreshes, write, stingy) = (Some(3600), true, "write", false);
         let (bound, nonce, repeats, repeats_grant) = (false, None, None, false);
+        let (authority, machines) = (None, false);
         Self {
             expires,
             refreshes,
@@ -62,6 +67,8 @@ impl Default for Quirks {
             stingy,
             elsewhere,
             page,
+            authority,
+            machines,
             bound,
             nonce,
             repeats,
@@ -203,6 +210,10 @@ impl State {
             "token_endpoint_auth_methods_supported": ["none"],
             "authorization_response_iss_parameter_supported": true,
         });
+        if quirks.machines {
+            metadata["token_endpoint_auth_methods_supported"] = json!(["client_secret_post"]);
+            metadata["grant_types_supported"] = json!(["client_credentials"]);
+        }
         if quirks.bound {
             metadata["dpop_signing_alg_values_supported"] = json!(["RS256", "ES256"]);
         }
@@ -262,6 +273,7 @@ impl State {
                 Some(scopes) => scopes,
                 None => return no("invalid_grant"),
             },
+            "client_credentials" if quirks.machines => form.get("scope").cloned().unwrap_or_default(),
             "urn:ietf:params:oauth:grant-type:jwt-bearer" => form.get("scope").cloned().unwrap_or_default(),
             _ => return no("unsupported_grant_type"),
         };
@@ -285,7 +297,8 @@ impl State {
         let quirks = self.quirks.lock().unwrap().clone();
         if request.path == "/.well-known/oauth-protected-resource/mcp" {
             let resource = quirks.resource.unwrap_or_else(|| format!("{}/mcp", self.server));
-            return Reply::json(&json!({ "resource": resource, "authorization_servers": [self.issuer] }));
+            let authority = quirks.authority.as_ref().unwrap_or(&self.issuer);
+            return Reply::json(&json!({ "resource": resource, "authorization_servers": [authority] }));
         }
         if request.path != "/mcp" {
             return Reply::status(404);

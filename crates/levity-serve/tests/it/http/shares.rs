@@ -1,7 +1,7 @@
 //! One named token takes a share of what the server has, and leaves the rest to others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -319,6 +319,114 @@ async fn reads_of_old_runs_leave_room_for_other_tokens() {
     journal.hurry();
     assert_eq!(asking.join_all().await, [200; 6]);
     assert!(journal.counts().1 <= Runs::JOURNAL_READS / 4, "{:?}", journal.counts());
+    site.server.stop().await;
+}
+
+/// A journal that counts the lists of its runs, and holds those that begin until it is told otherwise.
+#[derive(Clone)]
+pub(crate) struct HeldLists(Arc<Lists>);
+
+struct Lists {
+    journal: MemoryJournal,
+    held: Semaphore,
+    passes: AtomicBool,
+    begun: AtomicUsize,
+}
+
+impl HeldLists {
+    pub(crate) fn new(journal: MemoryJournal) -> Self {
+        let (held, passes, begun) = (Semaphore::new(0), AtomicBool::new(false), AtomicUsize::new(0));
+        Self(Arc::new(Lists { journal, held, passes, begun }))
+    }
+
+    /// Waits until so many lists have begun, and lets those pass that begin from then on.
+    pub(crate) async fn hold(&self, lists: usize) {
+        while self.begun() < lists {
+            tokio::task::yield_now().await;
+        }
+        self.0.passes.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn release(&self) {
+        self.0.held.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    pub(crate) fn begun(&self) -> usize {
+        self.0.begun.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Journal for HeldLists {
+    async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.0.journal.open(run).await
+    }
+
+    async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
+        self.0.begun.fetch_add(1, Ordering::SeqCst);
+        if !self.0.passes.load(Ordering::SeqCst) {
+            self.0.held.acquire().await.unwrap().forget();
+        }
+        self.0.journal.list(query).await
+    }
+}
+
+#[tokio::test]
+async fn lists_of_one_token_leave_room_for_other_tokens() {
+    let journal = HeldLists::new(with_ended(&["ann-r", "bob-r"]).await);
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let model = ScriptedModel::new().reply("1");
+    let site = Site::offering(model, |agent| agent.runtime(runtime), |runs| runs, |api| api).await;
+    let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
+    let mut asking = JoinSet::new();
+    let mut ask = |path: &'static str| {
+        let token = token.clone();
+        asking.spawn(async move { As(client, &token).get(path).await.status })
+    };
+    ask("/v1/runs");
+    journal.hold(1).await;
+    for path in ["/v1/runs", "/v1/runs?limit=1", "/v1/sessions", "/v1/runs?roots=false"] {
+        ask(path);
+    }
+    for who in ["bob", "eye", "top"] {
+        site.as_(who).get("/v1/runs").await.is(200);
+        site.as_(who).get("/v1/sessions").await.is(200);
+    }
+    // A command to a run that nobody drives looks it up, and does not wait for a list.
+    site.as_("ann").post("/v1/runs/r/say", json!({"text": "x"})).await.refused(409, "not_running");
+    assert_eq!(journal.begun(), 5, "one of ann's, three of others, and the run that was looked up");
+    journal.release();
+    assert_eq!(asking.join_all().await, [200; 5]);
+    site.server.stop().await;
+}
+
+#[tokio::test]
+async fn client_that_leaves_keeps_its_place_until_its_runs_are_listed() {
+    let journal = HeldLists::new(with_ended(&["ann-r"]).await);
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let model = ScriptedModel::new().reply("1");
+    let set_api = |api: HttpApi| api.requests(4);
+    let site = Site::offering(model, |agent| agent.runtime(runtime), |runs| runs, set_api).await;
+    let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
+    for _ in 0..4 {
+        let mut asking = JoinSet::new();
+        let token = token.clone();
+        asking.spawn(async move { As(client, &token).get("/v1/runs").await.status });
+        // It is under way: this token has one place.
+        while site.as_("ann").get("/v1/tools").await.status != 429 {
+            tokio::task::yield_now().await;
+        }
+        while journal.begun() == 0 {
+            tokio::task::yield_now().await;
+        }
+        asking.abort_all();
+        while site.as_("ann").get("/v1/tools").await.status == 429 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(journal.begun(), 1);
+    journal.release();
+    site.as_("ann").get("/v1/runs").await.is(200);
     site.server.stop().await;
 }
 

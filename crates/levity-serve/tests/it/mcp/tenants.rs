@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::super::http::shares::{HeldLists, with_ended};
 use super::fixture::{Talk, builder};
 use super::web::{Answer, Site, modern_meta};
 
@@ -305,6 +306,29 @@ async fn queries_of_one_token_are_nothing_to_another() {
     }
     let refused = call(&site, &people[2], "query", json!({"prompt": "One?"})).await;
     assert!(refused["error"]["message"].as_str().unwrap().contains("scope `run`"), "{refused}");
+}
+
+#[tokio::test]
+async fn lists_of_runs_leave_room_for_other_tokens() {
+    let journal = HeldLists::new(with_ended(&["ann-r", "bob-r"]).await);
+    let runtime = Runtime::new().with_journal(journal.clone());
+    let agent = Agent::builder(ScriptedModel::new().reply("1")).runtime(runtime).build().unwrap();
+    let server = AgentServer::new("levity", "1", Runs::new(agent)).build().unwrap();
+    let (gate, people) = people();
+    let site = Site::behind(&server, gate).await;
+    let listed = async |who: usize| {
+        let listed = ask(&site, &people[who], "resources/list", json!({})).await.message();
+        listed["result"]["resources"].as_array().unwrap().len()
+    };
+    let others = async {
+        journal.hold(1).await;
+        let found = (listed(1).await, listed(2).await, listed(3).await);
+        assert_eq!(journal.begun(), 4, "one of ann's, and three of others");
+        journal.release();
+        found
+    };
+    let found = futures_util::join!(listed(0), listed(0), listed(0), others);
+    assert_eq!(found, (1, 1, 1, (1, 0, 2)));
 }
 
 #[tokio::test]

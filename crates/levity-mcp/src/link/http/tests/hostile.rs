@@ -265,6 +265,64 @@ async fn an_answer_that_cannot_be_picked_up_is_an_error() {
 }
 
 #[tokio::test]
+async fn answer_that_trickles_in_ends_with_its_time() {
+    let json = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n";
+    let refused = "HTTP/1.1 400 No\r\ncontent-type: application/json\r\ncontent-length: 900\r\n\r\n";
+    let progress =
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+    for (act, name) in [
+        (Do::Stall(String::new()), "nothing at all"),
+        (Do::Stall("HTTP/1.1 200 OK\r\nx-y: ".into()), "a part of the head"),
+        (Do::Stall(format!("{json}{{")), "a part of the body"),
+        (Do::Stall(format!("{refused}{{")), "a part of an error"),
+        (Do::Stall(EVENTS.into()), "a stream without events"),
+        (Do::Stall(format!("{EVENTS}data: {{")), "a part of an event"),
+        (Do::Stall(format!("{EVENTS}id: 1\ndata: \n\n")), "an event to go on from"),
+        (Do::Forever(EVENTS.into(), ":\n".into()), "comments for ever"),
+        (Do::Forever(EVENTS.into(), "data:\n\n".into()), "empty events for ever"),
+        (Do::Forever(EVENTS.into(), format!("data: {progress}\n\n")), "progress for ever"),
+    ] {
+        let server = in_session(move |request| match request.method.as_str() {
+            "GET" => Do::Say(answer("405 No", "text/plain", "")),
+            _ => act.clone(),
+        })
+        .await;
+        let mut dial = Dial::to(server.url());
+        dial.answer = Some(std::time::Duration::from_millis(300));
+        let client = dial.legacy().await;
+        let error = call(&client, "x", json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{name}: {error}");
+        assert!(error.message().contains("call_limit"), "{name}: {error}");
+        within(server.left.clone().wait_for(|left| *left > 0)).await.unwrap();
+        end(client).await;
+    }
+}
+
+#[tokio::test]
+async fn answer_that_is_picked_up_again_and_again_ends_with_its_time() {
+    for get in [
+        |n: usize| Do::Last(format!("{EVENTS}id: {n}\nretry: 1\ndata: \n\n")),
+        |_: usize| Do::Stall(EVENTS.into()),
+        |_: usize| Do::Stall(String::new()),
+    ] {
+        let events = AtomicUsize::new(0);
+        let server =
+            in_session(move |request| match (request.method.as_str(), request.header("last-event-id")) {
+                ("GET", None) => Do::Say(answer("405 No", "text/plain", "")),
+                ("GET", _) => get(events.fetch_add(1, Ordering::Relaxed)),
+                _ => Do::Last(format!("{EVENTS}id: first\nretry: 1\ndata: \n\n")),
+            })
+            .await;
+        let mut dial = Dial::to(server.url());
+        dial.answer = Some(std::time::Duration::from_millis(300));
+        let client = dial.legacy().await;
+        let error = call(&client, "x", json!({})).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        end(client).await;
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_answer_at_first_is_left_when_nobody_waits() {
     for start in [
         || Do::Stall(String::new()),

@@ -24,6 +24,11 @@ struct Older {
 type Says = fn(&Value) -> Option<String>;
 
 async fn older(says: Says) -> Older {
+    older_with(says, answer("202 Accepted", "text/plain", "Accepted")).await
+}
+
+/// A server that answers each message that is posted with this.
+async fn older_with(says: Says, accepted: String) -> Older {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/sse", listener.local_addr().unwrap());
     let (mut task, (to, _)) = (JoinSet::new(), broadcast::channel::<Option<String>>(64));
@@ -31,13 +36,18 @@ async fn older(says: Says) -> Older {
         let mut open = JoinSet::new();
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            open.spawn(talk(stream, to.clone(), says));
+            open.spawn(talk(stream, to.clone(), says, accepted.clone()));
         }
     });
     Older { url, _task: task }
 }
 
-async fn talk(mut stream: TcpStream, to: broadcast::Sender<Option<String>>, says: Says) -> Option<()> {
+async fn talk(
+    mut stream: TcpStream,
+    to: broadcast::Sender<Option<String>>,
+    says: Says,
+    accepted: String,
+) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         if stream.read_buf(&mut bytes).await.ok()? == 0 {
@@ -61,7 +71,7 @@ async fn talk(mut stream: TcpStream, to: broadcast::Sender<Option<String>>, says
             return None;
         }
         let Ok(message) = serde_json::from_str::<Value>(body) else { continue };
-        stream.write_all(answer("202 Accepted", "text/plain", "Accepted").as_bytes()).await.ok()?;
+        stream.write_all(accepted.as_bytes()).await.ok()?;
         bytes.clear();
         let event = match message["method"].as_str().unwrap_or_default() {
             "initialize" => {
@@ -100,6 +110,15 @@ async fn answers_come_by_the_stream() {
     for (n, answer) in futures_util::future::join_all(calls).await.into_iter().enumerate() {
         assert_eq!(answer.unwrap(), n.to_string());
     }
+    end(client).await;
+}
+
+#[tokio::test]
+async fn post_whose_answer_does_not_end_holds_up_no_call() {
+    let accepted = "HTTP/1.1 202 Accepted\r\ncontent-length: 900\r\n\r\nAcc";
+    let server = older_with(echo, accepted.to_owned()).await;
+    let client = dial(&server.url).await;
+    assert_eq!(call(&client, "x", json!({"text": "a"})).await.unwrap(), "a");
     end(client).await;
 }
 

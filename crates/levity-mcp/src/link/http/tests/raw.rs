@@ -39,6 +39,7 @@ impl Request {
 }
 
 /// What is done with a request, and with its connection: written bytes, and whether it stays open.
+#[derive(Clone)]
 pub(super) enum Do {
     Say(String),
     /// Says this and closes the connection.
