@@ -10,13 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{CancelToken, Progress, Timestamp, World};
-use rmcp::RoleClient;
-use rmcp::model::{
+use levity_rpc::mcp::{
     CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult, ErrorCode,
-    RequestId, ServerPeerInfo, ServerResult,
+    Peer, PeerRequestOptions, RequestHandle, RequestId, RoleClient, RunningService, ServerPeerInfo,
+    ServerResult, ServiceError, Transport, serve_directly,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RunningService, ServiceError, serve_directly};
-use rmcp::transport::Transport;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 

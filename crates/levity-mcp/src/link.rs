@@ -1,6 +1,6 @@
 //! How messages get to a server and back: one module per transport.
 //!
-//! Each opens an [`rmcp::transport::Transport`] for the client. A transport here never keeps a caller waiting for an answer that cannot
+//! Each opens a [`Transport`](levity_rpc::mcp::Transport) for the client. A transport here never keeps a caller waiting for an answer that cannot
 //! come: when the connection ends, `receive` returns `None`; an answer that cannot be read is turned into an error
 //! for the request it belongs to, where that can be told, and ends the connection where it cannot.
 

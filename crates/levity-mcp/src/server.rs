@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levity_core::{CancelToken, Progress, Timestamp, Tool, ToolCx, ToolOutput, World};
-use rmcp::model::JsonObject;
+use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use levity_core::{Tool, ToolCx, ToolError, ToolOutput, ToolSpec, estimate_tokens};
-use rmcp::model::JsonObject;
+use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 
 use crate::convert::{self, Tasks};

@@ -1,5 +1,5 @@
 use futures_util::future::{Either, select};
-use rmcp::transport::auth::{InMemoryStateStore, StateStore, StoredAuthorizationState};
+use levity_rpc::mcp::auth::{InMemoryStateStore, StateStore, StoredAuthorizationState};
 
 use super::browser::Browser;
 use super::discover::{Found, parameter};

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use ::http::{Request, Response};
 use futures_util::StreamExt;
-use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
+use levity_rpc::mcp::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 
 /// How long one request to an authorization server may take.
 const LIMIT: Duration = Duration::from_secs(30);

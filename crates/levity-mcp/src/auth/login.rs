@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::World;
-use rmcp::transport::auth::WWWAuthenticateParams;
+use levity_rpc::mcp::auth::WWWAuthenticateParams;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{
+use levity_rpc::mcp::{
     ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
     ErrorCode, ErrorData, ListRootsResult, Root,
 };

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use rmcp::model::{
+use levity_rpc::mcp::{
     CallToolRequest, CallToolRequestParams, ClientRequest, ClientResult, InputRequest, InputRequests,
-    JsonObject, ServerRequest,
+    InputResponses, JsonObject, RequestContext, RequestId, ServerRequest, Service,
 };
-use rmcp::service::{RequestContext, Service};
 use serde_json::{Value, json};
 
 use super::{Client, Patience};
@@ -113,7 +112,7 @@ impl Client {
         &self,
         result: &Value,
         round: u32,
-    ) -> Result<(Option<rmcp::model::InputResponses>, Option<String>)> {
+    ) -> Result<(Option<InputResponses>, Option<String>)> {
         let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
         let asked: InputRequests = match result.get("inputRequests") {
             Some(requests) => serde_json::from_value(requests.clone())
@@ -128,7 +127,7 @@ impl Client {
             self.world.sleep(Duration::from_millis(50 << round.min(5))).await;
             return Ok((None, state));
         }
-        let mut answers = rmcp::model::InputResponses::default();
+        let mut answers = InputResponses::default();
         for (key, request) in asked {
             let answer = self.input(&key, request).await?;
             answers.insert(key, answer);
@@ -143,7 +142,7 @@ impl Client {
             InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
             _ => return Err(self.odd("it asks for input of a kind that is not known here")),
         };
-        let id = rmcp::model::RequestId::String(key.into());
+        let id = RequestId::String(key.into());
         let cx = RequestContext::new(id, self.peer().clone());
         let answer: ClientResult =
             self.service.service().handle_request(request, cx).await.map_err(|error| {

@@ -5,12 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::Progress;
-use rmcp::model::{
-    ClientConfig, ErrorCode, ErrorData, NumberOrString, ProgressNotificationParam, ProgressToken,
-    ResourceUpdatedNotificationParam,
+use levity_rpc::mcp::{
+    ClientConfig, ClientHandler, ErrorCode, ErrorData, NotificationContext, NumberOrString,
+    ProgressNotificationParam, ProgressToken, RequestContext, ResourceUpdatedNotificationParam, RoleClient,
 };
-use rmcp::service::{NotificationContext, RequestContext};
-use rmcp::{ClientHandler, RoleClient};
 use tokio::sync::Notify;
 
 use crate::event::{Events, ServerEventKind};
@@ -163,7 +161,7 @@ impl Handler {
     }
 
     #[expect(deprecated, reason = "servers of the older protocol log like this")]
-    fn logged(&self, params: &rmcp::model::LoggingMessageNotificationParam) {
+    fn logged(&self, params: &levity_rpc::mcp::LoggingMessageNotificationParam) {
         let text = match &params.data {
             serde_json::Value::String(text) => self.events.secrets().head(text, MOST_TEXT),
             other => self.events.secrets().head(&other.to_string(), MOST_TEXT),
@@ -191,7 +189,7 @@ impl ClientHandler for Handler {
 
     async fn on_logging_message(
         &self,
-        params: rmcp::model::LoggingMessageNotificationParam,
+        params: levity_rpc::mcp::LoggingMessageNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
         self.logged(&params);
@@ -221,31 +219,31 @@ impl ClientHandler for Handler {
     async fn list_roots(
         &self,
         _: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+    ) -> Result<levity_rpc::mcp::ListRootsResult, ErrorData> {
         Ok(self.asked.roots())
     }
 
     async fn create_message(
         &self,
-        params: rmcp::model::CreateMessageRequestParams,
+        params: levity_rpc::mcp::CreateMessageRequestParams,
         cx: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::CreateMessageResult, ErrorData> {
+    ) -> Result<levity_rpc::mcp::CreateMessageResult, ErrorData> {
         self.answer(&cx, self.asked.sample(params)).await
     }
 
     async fn create_elicitation(
         &self,
-        params: rmcp::model::ElicitRequestParams,
+        params: levity_rpc::mcp::ElicitRequestParams,
         cx: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::ElicitResult, ErrorData> {
+    ) -> Result<levity_rpc::mcp::ElicitResult, ErrorData> {
         self.answer(&cx, self.asked.elicit(params)).await
     }
 
     async fn on_custom_request(
         &self,
-        request: rmcp::model::CustomRequest,
+        request: levity_rpc::mcp::CustomRequest,
         _: RequestContext<RoleClient>,
-    ) -> Result<rmcp::model::CustomResult, ErrorData> {
+    ) -> Result<levity_rpc::mcp::CustomResult, ErrorData> {
         let method = cut(&request.method, 64).to_owned();
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is not served here"), None))
     }

@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::World;
-use rmcp::RoleClient;
-use rmcp::model::{
+use levity_rpc::mcp::{
     ClientConfig, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, DiscoverRequest,
     DiscoverRequestParams, DiscoverResult, ErrorCode, ErrorData, InitializeRequest, InitializeResult,
-    InitializedNotification, ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage,
-    ServerPeerInfo, ServerRequest, ServerResult,
+    InitializedNotification, ProtocolVersion, RequestId, RequestMetaObject, RoleClient, ServerJsonRpcMessage,
+    ServerPeerInfo, ServerRequest, ServerResult, Transport,
 };
-use rmcp::transport::Transport;
 use serde::de::DeserializeOwned;
 
 use super::value_of;

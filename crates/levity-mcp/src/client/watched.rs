@@ -1,8 +1,6 @@
 use std::borrow::Cow;
 
-use rmcp::RoleClient;
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::Transport;
+use levity_rpc::mcp::{RoleClient, RxJsonRpcMessage, Transport, TxJsonRpcMessage};
 use tokio::sync::watch;
 
 /// A transport that tells when it has ended; rmcp's service keeps that to itself.

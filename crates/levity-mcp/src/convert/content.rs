@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use levity_core::{Content, Media};
-use rmcp::model::{ContentBlock, Resource, ResourceContents};
+use levity_rpc::mcp::{ContentBlock, Resource, ResourceContents};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 

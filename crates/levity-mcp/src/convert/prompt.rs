@@ -1,15 +1,15 @@
 //! Messages of prompts, and contents of resources.
 
 use levity_core::{Content, Message, Part, Role};
-use rmcp::model::{PromptMessage, ResourceContents};
+use levity_rpc::mcp::{PromptMessage, ResourceContents};
 
 use super::content::Pieces;
 
 /// A message of a prompt.
 pub(crate) fn message(message: PromptMessage) -> Message {
     let role = match message.role {
-        rmcp::model::Role::Assistant => Role::Assistant,
-        rmcp::model::Role::User => Role::User,
+        levity_rpc::mcp::Role::Assistant => Role::Assistant,
+        levity_rpc::mcp::Role::User => Role::User,
     };
     let mut pieces = Pieces::default();
     pieces.block(message.content);

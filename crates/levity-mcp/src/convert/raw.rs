@@ -1,6 +1,6 @@
 //! Tools that rmcp's types have no place for.
 
-use rmcp::model::Tool;
+use levity_rpc::mcp::{Icon, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use super::spec::EXECUTION;
@@ -44,8 +44,8 @@ const FIELDS: &[(&str, Check)] = &[
     ("title", Value::is_string),
     ("description", Value::is_string),
     ("outputSchema", Value::is_object),
-    ("annotations", |value| serde_json::from_value::<rmcp::model::ToolAnnotations>(value.clone()).is_ok()),
-    ("icons", |value| serde_json::from_value::<Vec<rmcp::model::Icon>>(value.clone()).is_ok()),
+    ("annotations", |value| serde_json::from_value::<ToolAnnotations>(value.clone()).is_ok()),
+    ("icons", |value| serde_json::from_value::<Vec<Icon>>(value.clone()).is_ok()),
     ("_meta", Value::is_object),
 ];
 

@@ -3,7 +3,7 @@
 //! What is left out says nothing of the arguments: which draft a schema is written in, where the drafts mean the same by it;
 //! titles that repeat a name; comments; keywords that begin with `x-`. Whatever a schema accepts it accepts afterwards, and nothing else.
 
-use rmcp::model::JsonObject;
+use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 
 use dialect::Dialect;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use levity_core::{Hints, ToolSpec};
-use rmcp::model::{Tool, ToolAnnotations};
+use levity_rpc::mcp::{Tool, ToolAnnotations};
 
 use super::schema;
 use super::text::{cut, short};

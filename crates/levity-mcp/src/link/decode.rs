@@ -3,17 +3,15 @@
 //! rmcp reads a result by trying one type after another, and what fits none, or has more to say than the type, is lost. Here results stay as
 //! they were written, which is also the faster way, and what servers get wrong about the rest is put right.
 
-mod find;
 mod repair;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rmcp::model::{CustomResult, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult};
+use levity_rpc::mcp::{CustomResult, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult};
+use levity_rpc::{EDGE, PendingCall, find_id};
 use serde_json::{Map, Value};
 
-pub(crate) use self::find::EDGE;
-use self::find::find_id;
 use super::failure;
 use super::pending::{Kind, Pending};
 use crate::{Error, ErrorKind};
@@ -58,11 +56,11 @@ pub(crate) fn decode(bytes: &[u8], server: &Arc<str>, pending: &Pending, queue: 
 
 /// Fails the request whose answer was too large; of the answer only the edges are known.
 pub(crate) fn too_large(edges: [&[u8]; 2], error: &Error, pending: &Pending, queue: &mut Queue) {
-    match find_id(edges, pending) {
-        Some(id) => queue.extend(pending.take(&id).map(|(id, _)| failure::answer(error, id))),
+    match find_id(edges, |id| pending.contains(id)) {
+        Some(id) => queue.extend(pending.take(&id).map(|call| failure::answer(error, call.id))),
         // What has a method near its beginning is a notification or a request, and answers nothing.
         None if memchr::memmem::find(edges[0], b"\"method\"").is_some() => {}
-        None => queue.extend(pending.take_any().into_iter().map(|id| failure::answer(error, id))),
+        None => queue.extend(failure::answers(error, pending)),
     }
 }
 
@@ -74,11 +72,11 @@ fn unreadable(
     queue: &mut Queue,
 ) -> Decoded {
     let edges = [&bytes[..bytes.len().min(EDGE)], &bytes[bytes.len().saturating_sub(EDGE)..]];
-    let Some((id, _)) = find_id(edges, pending).and_then(|id| pending.take(&id)) else {
+    let Some(call) = find_id(edges, |id| pending.contains(id)).and_then(|id| pending.take(&id)) else {
         return Decoded::Junk;
     };
     let words = format!("its answer is no valid JSON: column {}", cause.column());
-    queue.push_back(failure::answer(&Error::new(ErrorKind::Protocol, server.clone(), words), id));
+    queue.push_back(failure::answer(&Error::new(ErrorKind::Protocol, server.clone(), words), call.id));
     Decoded::Message
 }
 
@@ -92,7 +90,7 @@ fn take(mut object: Map<String, Value>, server: &Arc<str>, pending: &Pending, qu
     // Nobody waits for an answer that comes late or twice. One without an id may be anybody's, if it is an error.
     let asked = match &id {
         Some(id) => pending.take(id).into_iter().collect(),
-        None if error.is_some() => pending.take_any().into_iter().map(|id| (id, Kind::Other)).collect(),
+        None if error.is_some() => pending.take_any(Kind::stays_open),
         None => Vec::new(),
     };
     let nothing = result.is_none() && error.is_none();
@@ -100,7 +98,7 @@ fn take(mut object: Map<String, Value>, server: &Arc<str>, pending: &Pending, qu
         return Decoded::Junk;
     }
     let error = error.as_ref().map(repair::error);
-    for (id, kind) in asked {
+    for PendingCall { id, value: kind, .. } in asked {
         queue.push_back(match (&error, result.take()) {
             (Some(error), _) => JsonRpcMessage::error(error.clone(), Some(id)),
             // A result has an id, so there is one request that it answers.

@@ -6,9 +6,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
 
-use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+use levity_rpc::mcp::{ErrorData, RequestId, ServerJsonRpcMessage};
 use serde_json::{Value, json};
 
+use super::pending::{Kind, Pending};
 use crate::{Error, ErrorKind};
 
 const MARK: &str = "levity/link";
@@ -30,6 +31,11 @@ pub(crate) fn answer(error: &Error, id: RequestId) -> ServerJsonRpcMessage {
     let kind = KINDS.iter().find(|(kind, _)| *kind == error.kind()).map(|(_, name)| *name);
     let data = json!({ MARK: mark(), "kind": kind.unwrap_or("closed") });
     ServerJsonRpcMessage::error(ErrorData::internal_error(error.message().to_owned(), Some(data)), Some(id))
+}
+
+/// The answers that say so to all who wait. Requests that stay open by design are left out, unless there are only those.
+pub(crate) fn answers(error: &Error, pending: &Pending) -> impl Iterator<Item = ServerJsonRpcMessage> {
+    pending.take_any(Kind::stays_open).into_iter().map(|call| answer(error, call.id))
 }
 
 /// The error of the link that came as this answer; none when the server itself made it.

@@ -26,11 +26,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready, select};
 use levity_core::World;
-use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
-use rmcp::transport::common::client_side_sse::SseRetryPolicy;
-use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
-use rmcp::transport::{StreamableHttpClientTransport, Transport};
+use levity_rpc::mcp::http_client::{
+    SseRetryPolicy, StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+use levity_rpc::mcp::{ClientJsonRpcMessage, ClientRequest, RoleClient, ServerJsonRpcMessage, Transport};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::answer::is_events;

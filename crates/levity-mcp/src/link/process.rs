@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::World;
+use levity_rpc::LineWriter;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
@@ -26,7 +27,7 @@ use self::remains::Remains;
 use self::stderr::Tail;
 use super::Lifeline;
 use super::end::{End, Stage};
-use super::stdio::{self, StdioTransport, Writer};
+use super::stdio::{self, StdioTransport};
 use crate::config::{ServerConfig, Stdio};
 use crate::event::Events;
 use crate::{Death, Error, ErrorKind, Result};
@@ -45,7 +46,7 @@ pub(crate) struct Process {
     shared: Arc<Shared>,
     world: Arc<dyn World>,
     /// Closes its stdin.
-    stdin: Writer<ChildStdin>,
+    stdin: LineWriter<ChildStdin>,
     end: End,
     /// Reads its stderr and waits for its exit.
     _tasks: JoinSet<()>,

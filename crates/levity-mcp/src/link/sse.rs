@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::World;
-use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::Transport;
+use levity_rpc::mcp::{ClientJsonRpcMessage, RoleClient, ServerJsonRpcMessage, Transport};
 use url::Url;
 
 use super::authorize::Authorize;
@@ -19,7 +17,7 @@ use super::failure;
 use super::http::call::{Ask, Caller};
 use super::http::events::{self, Events};
 use super::http::{Limits, is_events};
-use super::pending::Pending;
+use super::pending::{Pending, note};
 use crate::{Error, ErrorKind, Result, config};
 
 /// How much of the answer to a message is read.
@@ -94,10 +92,10 @@ impl Sender {
     pub(crate) async fn send(self, message: ClientJsonRpcMessage) -> Result<()> {
         let unfit = |_| self.caller.error(ErrorKind::Protocol, "the message cannot be written as JSON");
         let body = serde_json::to_vec(&message).map_err(unfit)?;
-        self.pending.sent(&message);
+        note(&self.pending, &message);
         let sent = self.post(&body).await;
         if let (Err(_), ClientJsonRpcMessage::Request(request)) = (&sent, &message) {
-            self.pending.forget(&request.id);
+            self.pending.remove(&request.id);
         }
         sent
     }
@@ -134,7 +132,7 @@ impl Receiver {
             }
             if let Some(error) = &self.ended {
                 // What stays open by design is taken only once nothing else is left.
-                self.queue.extend(self.pending.take_any().into_iter().map(|id| failure::answer(error, id)));
+                self.queue.extend(failure::answers(error, &self.pending));
                 if self.queue.is_empty() {
                     return None;
                 }

@@ -1,29 +1,23 @@
 //! Messages as lines: one JSON message per line, over any pair of byte streams.
 
-mod lines;
-mod pipe;
-mod write;
-
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use levity_core::World;
-use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::Transport;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use levity_rpc::mcp::{
+    ClientJsonRpcMessage, RoleClient, ServerJsonRpcMessage, Transport, cancelled_id, request_id,
+};
+use levity_rpc::{Line, LineBuffer, LineWriter, WriterEnd};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::task::coop::has_budget_remaining;
 
-use self::lines::{Line, Lines};
-pub(crate) use self::write::Writer;
 use super::decode::{Decoded, Queue, decode, too_large};
 use super::end::{Cause, End, Stage};
 use super::failure;
-use super::pending::Pending;
+use super::pending::{Pending, note};
 use super::process::Process;
 use crate::config::{ServerConfig, Stdio};
 use crate::event::Events;
@@ -69,10 +63,10 @@ pub(crate) type OnJunk = Box<dyn Fn(&[u8]) + Send + Sync>;
 pub(crate) struct StdioTransport<R, W> {
     server: Arc<str>,
     read: R,
-    lines: Lines,
+    lines: LineBuffer,
     queue: Queue,
     pending: Arc<Pending>,
-    writer: Writer<W>,
+    writer: LineWriter<W>,
     end: End,
     junk: (usize, u64),
     on_junk: Option<OnJunk>,
@@ -86,13 +80,21 @@ where
     /// A connection to this server over these streams; `max_message` is the largest line it takes in.
     fn new(server: Arc<str>, read: R, write: W, max_message: usize) -> Self {
         let end = End::default();
+        let ends = end.clone();
+        let writer = LineWriter::new(write, move |end| match end {
+            WriterEnd::Gone => ends.gone(),
+            WriterEnd::Stuck => {
+                let message = "it stopped reading in the middle of a message".to_owned();
+                ends.over(Some(Cause { kind: ErrorKind::Closed, message }));
+            }
+        });
         Self {
             server,
             read,
-            lines: Lines::new(max_message),
+            lines: LineBuffer::new(max_message),
             queue: Queue::new(),
             pending: Arc::default(),
-            writer: Writer::new(write, end.clone()),
+            writer,
             end,
             junk: (0, 0),
             on_junk: None,
@@ -111,7 +113,7 @@ where
     }
 
     /// What can close the way to the server.
-    pub(crate) fn writer(&self) -> Writer<W> {
+    pub(crate) fn writer(&self) -> LineWriter<W> {
         self.writer.clone()
     }
 
@@ -138,13 +140,14 @@ where
     fn last(&mut self) -> Option<ServerJsonRpcMessage> {
         let Cause { kind, message } = self.end.cause()?;
         let error = Error::new(kind, self.server.clone(), message);
-        self.queue.extend(self.pending.take_any().into_iter().map(|id| failure::answer(&error, id)));
+        self.queue.extend(failure::answers(&error, &self.pending));
         self.queue.pop_front()
     }
 
     /// Takes in one line, if a whole one is there.
     fn take_line(&mut self) -> bool {
-        let Some(line) = self.lines.next() else { return false };
+        let limit = self.lines.limit();
+        let Some(line) = self.lines.next_line() else { return false };
         let decoded = match line {
             Line::Whole(bytes) => {
                 let decoded = decode(bytes, &self.server, &self.pending, &mut self.queue);
@@ -159,7 +162,7 @@ where
                 }
                 decoded
             }
-            Line::TooLarge { head, tail, size, limit } => {
+            Line::TooLong { head, tail, size } => {
                 let before = self.queue.len();
                 let words = format!(
                     "its answer has {size} bytes and {limit} are allowed; raise `max_message` to take it"
@@ -198,11 +201,8 @@ where
 
     /// Reads more; false at the end of the stream.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let read = pin!(self.read.read_buf(self.lines.room())).poll(cx);
-        match read {
-            Poll::Ready(Ok(1..)) => Poll::Ready(true),
-            // A last line may lack its end.
-            Poll::Ready(_) => Poll::Ready(self.lines.finish()),
+        match self.lines.poll_fill(&mut self.read, cx) {
+            Poll::Ready(more) => Poll::Ready(more),
             // A task that has had its share of the runtime is told to wait whether there is more to read or not.
             Poll::Pending if self.end.stage() == Stage::Open || !has_budget_remaining() => Poll::Pending,
             // Whoever still holds the stream open is not the server, and has nothing to say.
@@ -222,7 +222,23 @@ where
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        self.writer.send(&message, &self.pending)
+        let sent = match cancelled_id(&message) {
+            Some(id) => {
+                self.writer.cancel(id, &message, &self.pending);
+                None
+            }
+            None => {
+                note(&self.pending, &message);
+                let call = request_id(&message).map(|id| (id.clone(), self.pending.clone()));
+                Some(self.writer.send(message, call))
+            }
+        };
+        async move {
+            match sent {
+                Some(sent) => sent.await,
+                None => Ok(()),
+            }
+        }
     }
 
     fn receive(&mut self) -> impl Future<Output = Option<ServerJsonRpcMessage>> + Send {

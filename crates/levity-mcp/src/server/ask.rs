@@ -1,7 +1,7 @@
 //! What can be asked of a server beside its tools.
 
 use levity_core::ToolOutput;
-use rmcp::model::{PromptMessage, ResourceContents, ServerCapabilities};
+use levity_rpc::mcp::{PromptMessage, ResourceContents, ServerCapabilities};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use rmcp::model::{
+use levity_rpc::mcp::{
     ClientRequest, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
 };
 

@@ -4,9 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::RoleClient;
-use rmcp::model::{ClientConfig, Implementation};
-use rmcp::transport::Transport as Wire;
+use levity_rpc::mcp::{ClientConfig, Implementation, RoleClient, Transport as Wire};
 use serde_json::{Value, json};
 
 use super::{Phase, Shared, Tools, lock};

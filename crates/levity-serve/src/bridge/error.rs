@@ -1,6 +1,7 @@
 use std::fmt;
 
 use levity_core::text::chain;
+use levity_rpc::{CallError, MalformedMessage};
 use levity_sandbox::PathError;
 use serde_json::{Value, json};
 
@@ -91,6 +92,10 @@ impl ErrorKind {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
+    fn coded(code: i64) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.code() == code)
+    }
+
     /// Whether the same may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::NotReady | Self::Full | Self::Busy | Self::Absent | Self::Lost | Self::TimedOut)
@@ -139,10 +144,7 @@ impl Error {
     /// From what a host answered; the kind is told by its name, and what is not known has failed.
     pub(super) fn from_json(error: &Value) -> Self {
         let named = error.pointer("/data/kind").and_then(Value::as_str).and_then(ErrorKind::named);
-        let coded = || {
-            let code = error.get("code").and_then(Value::as_i64)?;
-            ErrorKind::ALL.iter().copied().find(|kind| kind.code() == code)
-        };
+        let coded = || ErrorKind::coded(error.get("code").and_then(Value::as_i64)?);
         let message = error.get("message").and_then(Value::as_str).unwrap_or("the host gives no reason");
         Self::new(named.or_else(coded).unwrap_or(ErrorKind::Failed), message)
     }
@@ -155,6 +157,35 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<MalformedMessage> for Error {
+    fn from(wrong: MalformedMessage) -> Self {
+        Self::new(ErrorKind::coded(wrong.code.into()).unwrap_or(ErrorKind::Request), wrong.message)
+    }
+}
+
+impl From<CallError> for Error {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(error) => Self::from_json(&error),
+            CallError::TooLarge { size, limit } => Self::new(
+                ErrorKind::TooLarge,
+                format!(
+                    "the message has {size} bytes, and the host takes at most {limit}; send less at once, such as several smaller files"
+                ),
+            ),
+            // What was never sent can be asked for again, whatever it is.
+            CallError::Unsent => Self::new(
+                ErrorKind::Absent,
+                "the host went away before it was asked; nothing was done. Ask again when it is there",
+            ),
+            _ => Self::new(
+                ErrorKind::Lost,
+                "the connection to the host broke before there was an answer; ask again, it is made anew",
+            ),
+        }
+    }
+}
 
 impl From<PathError> for Error {
     fn from(error: PathError) -> Self {
@@ -206,6 +237,14 @@ impl From<Error> for levity_core::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_malformed_message_is_refused_by_its_code() {
+        let kind = |text| Error::from(levity_rpc::Message::parse(text).unwrap_err()).kind();
+        assert_eq!(kind("{"), ErrorKind::Parse);
+        assert_eq!(kind("[]"), ErrorKind::Request);
+        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#), ErrorKind::Invalid);
+    }
 
     #[test]
     fn every_kind_survives_the_wire() {

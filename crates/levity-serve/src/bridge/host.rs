@@ -11,6 +11,7 @@ use axum::response::Response;
 use axum::routing::any;
 use http::StatusCode;
 use levity_core::CancelToken;
+use levity_rpc::Message;
 use levity_sandbox::Workspace;
 use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast};
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 use super::book::{Book, Note};
 use super::limits::HostLimits;
 use super::notice::Notice;
-use super::{session, tasks, wire};
+use super::{session, tasks};
 use crate::error::{Error, Result};
 use crate::gate::refuse;
 use crate::listen::Listener;
@@ -202,7 +203,7 @@ impl Inner {
 
     /// Tells all clients but one.
     pub(super) fn spread(&self, from: Option<u64>, method: &str, params: &Value) {
-        let text = wire::notification(method, params).into();
+        let text = Message::notification(method, params).into();
         let _ = self.news.send(News { from, text });
     }
 

@@ -1,16 +1,15 @@
 //! One connection to a host.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
+use levity_rpc::{self as rpc, CallError, Peer, PeerOutbox};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -20,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 use super::address::Address;
 use super::challenge;
 use super::error::{Error, ErrorKind, Result};
-use super::wire;
+use super::session::CANCEL;
 use crate::proof::{self, Exchange};
 use crate::token::Token;
 
@@ -30,64 +29,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(90);
 /// The longest message that is taken.
 const MAX_MESSAGE: usize = 64 << 20;
-/// How many messages wait to be sent.
-const WAITING: usize = 64;
 
+/// A connection, and the task that keeps it.
 pub(super) struct Link {
-    send: mpsc::Sender<Sent>,
-    calls: Arc<Calls>,
-    next: AtomicU64,
-    /// The longest message that the host takes.
-    pub(super) most: usize,
+    peer: Arc<Peer>,
     _task: JoinSet<()>,
-}
-
-/// What waits for an answer; nothing more does once the connection is gone.
-#[derive(Default)]
-struct Calls(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    gone: bool,
-    calls: HashMap<u64, Call>,
-}
-
-struct Call {
-    answer: oneshot::Sender<Result<Value>>,
-    /// Whether any of it may have left this process.
-    sent: bool,
-}
-
-/// What is to be sent, and the call that it is of.
-struct Sent {
-    call: Option<u64>,
-    text: String,
-}
-
-impl Calls {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that a call is being sent.
-    fn sending(&self, call: Option<u64>) {
-        if let Some(call) = call
-            && let Some(call) = self.lock().calls.get_mut(&call)
-        {
-            call.sent = true;
-        }
-    }
-
-    /// Tells all who wait that nothing more comes.
-    fn close(&self) {
-        let mut waiting = self.lock();
-        waiting.gone = true;
-        let calls = std::mem::take(&mut waiting.calls);
-        drop(waiting);
-        for call in calls.into_values() {
-            let _ = call.answer.send(Err(if call.sent { lost() } else { unsent() }));
-        }
-    }
 }
 
 impl Link {
@@ -101,76 +47,31 @@ impl Link {
             let words = format!("something listens at {address} and does not answer as a bridge host does");
             Error::new(ErrorKind::Absent, words)
         })??;
-        let (send, waiting) = mpsc::channel(WAITING);
-        let calls = Arc::new(Calls::default());
+        let (peer, outbox) = Peer::new(CANCEL);
+        let peer = Arc::new(peer);
         let mut task = JoinSet::new();
-        task.spawn(drive(stream, waiting, calls.clone(), told));
-        let mut link = Self { send, calls, next: AtomicU64::new(1), most: usize::MAX, _task: task };
+        task.spawn(drive(stream, outbox, peer.clone(), told));
+        let link = Self { peer, _task: task };
         let info = tokio::time::timeout(CONNECT, link.call("host/info", &json!({}))).await;
         // Nothing else was asked for yet, so nothing else was done.
+        let unsent = || Error::from(CallError::Unsent);
         let info = info.map_err(|_| unsent())?.map_err(|error| match error.kind() {
             ErrorKind::Lost => unsent(),
             _ => error,
         })?;
         let most = info.pointer("/limits/message").and_then(Value::as_u64).unwrap_or(u64::MAX);
-        link.most = usize::try_from(most).unwrap_or(usize::MAX);
+        link.peer.set_limit(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(link)
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.calls.lock().gone
+        self.peer.is_closed()
     }
 
     /// Asks, and waits for the answer. Dropping the future takes the request back.
     pub(super) async fn call(&self, method: &str, params: &Value) -> Result<Value> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let text = wire::request(id, method, params);
-        if text.len() > self.most {
-            let words = format!(
-                "the message has {} bytes, and the host takes at most {}; send less at once, such as several smaller files",
-                text.len(),
-                self.most
-            );
-            return Err(Error::new(ErrorKind::TooLarge, words));
-        }
-        let (answer, answered) = oneshot::channel();
-        {
-            let mut waiting = self.calls.lock();
-            if waiting.gone {
-                return Err(unsent());
-            }
-            waiting.calls.insert(id, Call { answer, sent: false });
-        }
-        let _back = TakeBack { link: self, id };
-        self.send.send(Sent { call: Some(id), text }).await.map_err(|_| unsent())?;
-        answered.await.unwrap_or_else(|_| Err(lost()))
+        Ok(self.peer.call(method, params).await?)
     }
-}
-
-/// Tells the host that nobody waits for an answer any more.
-struct TakeBack<'a> {
-    link: &'a Link,
-    id: u64,
-}
-
-impl Drop for TakeBack<'_> {
-    fn drop(&mut self) {
-        if self.link.calls.lock().calls.remove(&self.id).is_some() {
-            let text = wire::notification("$/cancelRequest", &json!({"id": self.id}));
-            let _ = self.link.send.try_send(Sent { call: None, text });
-        }
-    }
-}
-
-fn lost() -> Error {
-    let words = "the connection to the host broke before there was an answer; ask again, it is made anew";
-    Error::new(ErrorKind::Lost, words)
-}
-
-/// What was never sent can be asked for again, whatever it is.
-fn unsent() -> Error {
-    let words = "the host went away before it was asked; nothing was done. Ask again when it is there";
-    Error::new(ErrorKind::Absent, words)
 }
 
 /// Connects to a host, which proves that it has the token before this side does. Neither side sends it.
@@ -221,14 +122,13 @@ fn refused(address: &Address, error: &WsError) -> Error {
 /// Sends and receives until the connection is gone.
 async fn drive(
     stream: WebSocketStream<TcpStream>,
-    mut waiting: mpsc::Receiver<Sent>,
-    calls: Arc<Calls>,
+    mut outbox: PeerOutbox,
+    peer: Arc<Peer>,
     told: broadcast::Sender<Arc<Value>>,
 ) {
     let (mut sink, mut stream) = stream.split();
     let sending = async {
-        while let Some(Sent { call, text }) = waiting.recv().await {
-            calls.sending(call);
+        while let Some(text) = outbox.next().await {
             if sink.send(Message::Text(text.into())).await.is_err() {
                 return;
             }
@@ -237,7 +137,7 @@ async fn drive(
     let receiving = async {
         while let Ok(Some(Ok(message))) = tokio::time::timeout(SILENCE, stream.next()).await {
             match message {
-                Message::Text(text) => take(&text, &calls, &told),
+                Message::Text(text) => take(&text, &peer, &told),
                 Message::Close(_) => return,
                 _ => {}
             }
@@ -247,21 +147,13 @@ async fn drive(
         () = sending => {}
         () = receiving => {}
     }
-    calls.close();
+    peer.close();
 }
 
-fn take(text: &str, calls: &Calls, told: &broadcast::Sender<Arc<Value>>) {
-    let Ok(mut message) = serde_json::from_str::<Value>(text) else { return };
-    let Some(id) = message.get("id").and_then(Value::as_u64) else {
-        if message.get("method").is_some() && told.receiver_count() > 0 {
-            let _ = told.send(Arc::new(message));
-        }
-        return;
-    };
-    let Some(Call { answer, .. }) = calls.lock().calls.remove(&id) else { return };
-    let result = match message.get("error") {
-        Some(error) => Err(Error::from_json(error)),
-        None => Ok(message.get_mut("result").map(Value::take).unwrap_or_default()),
-    };
-    let _ = answer.send(result);
+fn take(text: &str, peer: &Peer, told: &broadcast::Sender<Arc<Value>>) {
+    if let Some(rpc::Message::Notification { method, params }) = peer.receive(text)
+        && told.receiver_count() > 0
+    {
+        let _ = told.send(Arc::new(json!({"jsonrpc": "2.0", "method": method, "params": params})));
+    }
 }

@@ -7,13 +7,13 @@ use axum::extract::ws::{Message, WebSocket, close_code};
 use futures_core::Stream;
 use futures_util::stream::{self, SelectAll, SplitSink};
 use futures_util::{SinkExt as _, StreamExt as _};
+use levity_rpc as rpc;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 
 use super::host::{Inner, News};
 use super::session::{Follow, Leave, Outgoing};
-use super::wire;
 use crate::feed::Item;
 
 /// Sends a client what it is to get, one thing at a time. Events are taken from their runs only when the client has taken
@@ -86,7 +86,7 @@ impl Outbox {
             Ok(news) if news.from == Some(self.number) => None,
             Ok(news) => Some(Message::Text((&*news.text).into())),
             Err(RecvError::Lagged(count)) => {
-                let told = wire::notification("fs/missed", &json!({"count": count}));
+                let told = rpc::Message::notification("fs/missed", &json!({"count": count}));
                 Some(Message::Text(told.into()))
             }
             // The host is there as long as its clients are.
@@ -101,8 +101,10 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
         let task = &follow.task;
         let text = match follow.reader.next().await? {
             Item::Event { id, json } => event(task, id.as_deref(), &json),
-            Item::Missed(count) => wire::notification("agent/missed", &json!({"task": task, "count": count})),
-            Item::Reset => wire::notification("agent/reset", &json!({"task": task})),
+            Item::Missed(count) => {
+                rpc::Message::notification("agent/missed", &json!({"task": task, "count": count}))
+            }
+            Item::Reset => rpc::Message::notification("agent/reset", &json!({"task": task})),
         };
         Some((text, follow))
     })
@@ -110,7 +112,7 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
 
 /// The event is put in as it was written down once.
 fn event(task: &str, id: Option<&str>, json: &[u8]) -> String {
-    let head = wire::notification("agent/event", &json!({"task": task, "id": id, "event": null}));
+    let head = rpc::Message::notification("agent/event", &json!({"task": task, "id": id, "event": null}));
     let event = String::from_utf8_lossy(json);
     let cut = head.len() - "null}}".len();
     format!("{}{event}}}}}", &head[..cut])

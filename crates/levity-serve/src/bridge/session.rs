@@ -1,15 +1,15 @@
 //! One client: what it asks is worked on, what it is sent goes out one by one.
 
-use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use levity_core::CancelToken;
+use levity_rpc::{self as rpc, InflightRequest, InflightRequests};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -21,7 +21,7 @@ use super::host::Inner;
 use super::methods::{self, Done};
 use super::notice::Notice;
 use super::outbox::Outbox;
-use super::wire::{self, Incoming};
+use super::wire;
 use crate::feed::Reader;
 
 /// What goes out to a client.
@@ -46,6 +46,8 @@ pub(super) struct Leave {
     pub(super) why: &'static str,
 }
 
+/// The notification that takes a request back, by its `id`.
+pub(super) const CANCEL: &str = "$/cancelRequest";
 /// How long a client that is let go has to take the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -60,8 +62,7 @@ pub(super) async fn serve(socket: WebSocket, host: &Arc<Inner>, stop: &CancelTok
         host: host.clone(),
         number,
         send,
-        calls: Mutex::default(),
-        places: Arc::new(Semaphore::new(host.limits.requests)),
+        calls: InflightRequests::new(host.limits.requests),
         readers: Arc::new(Semaphore::new(host.limits.subscriptions)),
     });
     let outbox = Outbox::new(host, number, waiting, heard.clone());
@@ -123,9 +124,8 @@ struct Desk {
     host: Arc<Inner>,
     number: u64,
     send: mpsc::Sender<Outgoing>,
-    /// Requests under way, by their id.
-    calls: Mutex<HashMap<String, CancelToken>>,
-    places: Arc<Semaphore>,
+    /// Requests under way.
+    calls: InflightRequests,
     /// How many tasks' events it may still read.
     readers: Arc<Semaphore>,
 }
@@ -135,44 +135,38 @@ struct Asked {
     id: Value,
     method: String,
     params: Value,
-    cancel: CancelToken,
+    running: InflightRequest,
 }
 
 impl Desk {
-    fn calls(&self) -> MutexGuard<'_, HashMap<String, CancelToken>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins what a message asks for, or answers at once.
     fn take(self: &Arc<Self>, text: &str, under_way: &mut JoinSet<()>) -> Option<Outgoing> {
-        match wire::parse(text) {
-            Ok(Incoming::Request { id, method, params }) => {
-                let Ok(place) = self.places.clone().try_acquire_owned() else {
+        match rpc::Message::parse(text) {
+            Ok(rpc::Message::Request { id, method, params }) => {
+                // At once: the next message may take it back.
+                let Some(running) = self.calls.begin(&id) else {
                     let most = self.host.limits.requests;
                     let words = format!("{most} requests of this client are under way; wait for one of them");
                     return Some(answered(&id, &Err(Error::new(ErrorKind::Full, words))));
                 };
-                // At once: the next message may take it back.
-                let cancel = CancelToken::new();
-                self.calls().insert(id.to_string(), cancel.clone());
-                under_way.spawn(self.clone().work(Asked { id, method, params, cancel }, place));
+                under_way.spawn(self.clone().work(Asked { id, method, params, running }));
                 None
             }
-            Ok(Incoming::Notification { method, params }) => {
-                if method == "$/cancelRequest"
-                    && let Some(call) = params.get("id").and_then(|id| self.calls().remove(&id.to_string()))
-                {
-                    call.cancel();
+            Ok(rpc::Message::Notification { method, params }) => {
+                if let (CANCEL, Some(id)) = (&*method, params.get("id")) {
+                    self.calls.cancel(id);
                 }
                 None
             }
-            Ok(Incoming::Answer) => None,
-            Err(unclear) => Some(answered(&unclear.id, &Err(unclear.error))),
+            // A host asks nothing.
+            Ok(rpc::Message::Answer { .. }) => None,
+            Err(wrong) => Some(answered(&wrong.id.clone(), &Err(wrong.into()))),
         }
     }
 
-    async fn work(self: Arc<Self>, asked: Asked, place: OwnedSemaphorePermit) {
-        let Asked { id, method, params, cancel } = asked;
+    async fn work(self: Arc<Self>, asked: Asked) {
+        let Asked { id, method, params, running } = asked;
+        let cancel = running.cancel_token().clone();
         let mut called = pin!(methods::call(&self.host, self.number, &method, params, &cancel));
         let done = match methods::changes(&method) {
             // What changes something says itself whether it was taken back in time.
@@ -182,13 +176,13 @@ impl Desk {
                 () = cancel.cancelled() => Err(Error::taken_back()),
             },
         };
-        self.calls().remove(&id.to_string());
+        let place = running.finish();
         let (result, follow) = match done {
             Ok(Done { value, follow: None }) => (Ok(value), None),
             Ok(Done { value, follow: Some((task, reader)) }) => self.follow(&method, value, task, reader),
             Err(error) => (Err(error), None),
         };
-        let answer = Outgoing { follow, _place: Some(place), ..answered(&id, &result) };
+        let answer = Outgoing { follow, _place: place, ..answered(&id, &result) };
         // Whoever asked may have left.
         let _ = self.send.send(answer).await;
     }

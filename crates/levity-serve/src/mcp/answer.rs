@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{Content, Finish, Media, MediaSource, Message, Part, Role, ToolCall, ToolChoice, ToolSpec};
 use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleAsk, SampleReply};
-use rmcp::model::InputRequest;
+use levity_rpc::mcp::InputRequest;
 use serde_json::{Map, Value, json};
 
 use super::ask::{AskError, AskErrorKind, Root};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use levity_core::text::chain;
 use levity_core::{Tool, ToolSource, Toolbox, World};
+use levity_rpc::mcp::{Implementation, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID};
 use levity_runtime::SystemWorld;
 use levity_tools::{Arguments, Dispatcher, Policy, Registry, RegistryBuilder};
-use rmcp::model::{Implementation, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID};
 use serde_json::json;
 
 use super::parked::Parked;

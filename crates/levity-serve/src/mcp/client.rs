@@ -189,7 +189,7 @@ impl Client {
         Progress::new(move |text| desk.progress(None, None, Some(text.to_owned())))
     }
 
-    async fn ask(&self, request: rmcp::model::InputRequest) -> Result<Value, AskError> {
+    async fn ask(&self, request: levity_rpc::mcp::InputRequest) -> Result<Value, AskError> {
         self.desk.ask(self.name.clone(), request).await
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::InputRequest;
+use levity_rpc::mcp::InputRequest;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 

@@ -14,13 +14,11 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use levity_core::{CancelGuard, ToolError, World};
 use levity_mcp::ResourceContent;
-use rmcp::RoleServer;
-use rmcp::model::{
-    InputRequest, InputRequests, InputResponses, LoggingLevel, LoggingMessageNotification,
-    LoggingMessageNotificationParam, ProgressNotification, ProgressNotificationParam, ServerNotification,
-    ServerRequest,
+use levity_rpc::mcp::{
+    ClientResult, CustomRequest, InputRequest, InputRequests, InputResponses, LoggingLevel,
+    LoggingMessageNotification, LoggingMessageNotificationParam, PeerRequestOptions, ProgressNotification,
+    ProgressNotificationParam, RequestContext, RoleServer, ServerNotification, ServerRequest, ServiceError,
 };
-use rmcp::service::{PeerRequestOptions, RequestContext, ServiceError};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -299,10 +297,10 @@ fn server_request(request: InputRequest) -> ServerRequest {
 fn unreachable_request(request: &InputRequest) -> ServerRequest {
     let value = serde_json::to_value(request).unwrap_or_default();
     let method = value.get("method").and_then(Value::as_str).unwrap_or_default();
-    ServerRequest::CustomRequest(rmcp::model::CustomRequest::new(method, value.get("params").cloned()))
+    ServerRequest::CustomRequest(CustomRequest::new(method, value.get("params").cloned()))
 }
 
-fn told(answer: Result<rmcp::model::ClientResult, ServiceError>) -> Result<Value, AskError> {
+fn told(answer: Result<ClientResult, ServiceError>) -> Result<Value, AskError> {
     match answer {
         Ok(result) => {
             serde_json::to_value(result).map_err(|_| AskError::bad("the client's answer cannot be read"))

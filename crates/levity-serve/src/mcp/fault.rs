@@ -1,7 +1,7 @@
 use std::fmt;
 
 use levity_core::ToolError;
-use rmcp::model::{ClientCapabilities, ErrorCode, ErrorData};
+use levity_rpc::mcp::{ClientCapabilities, ErrorCode, ErrorData};
 use serde_json::{Value, json};
 
 use super::ask::{AskError, AskErrorKind};

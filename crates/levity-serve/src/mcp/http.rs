@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use http::{HeaderMap, Method, Request, StatusCode, header};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use levity_rpc::mcp::http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -7,9 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::{Timestamp, World};
-use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ServerJsonRpcMessage};
-use rmcp::transport::Transport;
+use levity_rpc::mcp::{ClientJsonRpcMessage, RoleServer, ServerJsonRpcMessage, Transport, cancelled_id};
 use tokio::sync::{mpsc, oneshot};
 
 use super::strand::{Reader, Room};
@@ -70,10 +68,7 @@ impl Link {
     /// Hands over a message that is answered by nothing.
     pub(super) async fn push(&self, message: ClientJsonRpcMessage) -> Result<(), Gone> {
         let place = self.place().await?;
-        if let ClientJsonRpcMessage::Notification(notification) = &message
-            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-            && let Some(id) = &cancelled.params.request_id
-        {
+        if let Some(id) = cancelled_id(&message) {
             // It is not answered any more.
             self.state().end(id, self.world.now());
         }

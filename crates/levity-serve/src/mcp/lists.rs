@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use rmcp::model::Tool;
+use levity_rpc::mcp::Tool;
 
 use super::portable::portable;
 use super::server::Inner;

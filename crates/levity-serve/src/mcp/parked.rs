@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levity_core::World;
+use levity_rpc::mcp::{InputRequests, InputRequiredResult};
 use ring::digest::{SHA256, digest};
-use rmcp::model::{InputRequests, InputRequiredResult};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use levity_core::{CancelToken, EffectClass, RunId, ToolCall, ToolError, ToolErrorKind, World};
 use levity_mcp::{ElicitForm, ElicitReply};
-use levity_tools::{CallCx, Dispatched, Dispatcher};
-use rmcp::RoleServer;
-use rmcp::model::{
+use levity_rpc::mcp::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ErrorData, GetPromptRequestParams,
     GetPromptResponse, InputRequiredResult, InputResponses, ReadResourceRequestParams, ReadResourceResponse,
+    RequestContext, RoleServer,
 };
-use rmcp::service::RequestContext;
+use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde::Serialize;
 use serde_json::{Value, json};
 

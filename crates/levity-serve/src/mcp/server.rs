@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levity_core::{CallId, ToolSpec, World};
+use levity_rpc::mcp::{QuitReason, ServerConfig, Tool, serve_directly};
 use levity_tools::{Arguments, Dispatcher};
-use rmcp::model::{ServerConfig, Tool};
-use rmcp::service::{QuitReason, serve_directly};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::builder::McpServerBuilder;
@@ -83,7 +82,7 @@ impl McpServer {
     /// # Errors
     /// When the connection fails.
     pub async fn stdio(&self) -> Result<()> {
-        let (reader, writer) = rmcp::transport::io::stdio_pipes();
+        let (reader, writer) = levity_rpc::mcp::stdio_pipes();
         self.serve(reader, writer).await
     }
 

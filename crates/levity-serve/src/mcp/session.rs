@@ -12,17 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use rmcp::model::{
+use levity_rpc::mcp::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    CompletionInfo, CustomRequest, CustomResult, ErrorData, Extensions, GetPromptRequestParams,
+    CompletionInfo, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, GetPromptRequestParams,
     GetPromptResponse, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference,
-    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    NotificationContext, PaginatedRequestParams, Peer, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, Reference, RequestContext, ResourceUpdatedNotificationParam, RoleServer,
+    ServerConfig, ServerHandler, SetLevelRequestParams, SubscribeRequestParams, SubscriptionContext,
+    SubscriptionFilter, SubscriptionSink, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext, SubscriptionSink};
-use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -112,7 +111,7 @@ pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 }
 
 pub(super) fn no_method(method: &str) -> ErrorData {
-    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
 }
 
 fn ear(inner: &Inner, caller: &Caller) -> Result<Arc<Ear>, Fault> {
@@ -146,9 +145,7 @@ async fn tell(inner: Arc<Inner>, peer: Peer<RoleServer>, ear: Arc<Ear>) {
         }
         for uri in news.updated {
             if told.is_ok() {
-                told = peer
-                    .notify_resource_updated(rmcp::model::ResourceUpdatedNotificationParam::new(uri))
-                    .await;
+                told = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await;
             }
         }
         if told.is_err() {

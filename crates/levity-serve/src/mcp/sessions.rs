@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use levity_core::{Timestamp, World};
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use levity_rpc::mcp::http_server::{ServerSseMessage, SessionId, SessionManager};
+use levity_rpc::mcp::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 
 use super::link::{Gone, Link, Wire};
 use super::strand::Reader;

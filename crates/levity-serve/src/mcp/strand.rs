@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use levity_core::{Timestamp, World};
-use rmcp::model::ServerJsonRpcMessage;
-use rmcp::transport::streamable_http_server::session::ServerSseMessage;
+use levity_rpc::mcp::ServerJsonRpcMessage;
+use levity_rpc::mcp::http_server::ServerSseMessage;
 use tokio::sync::{Semaphore, mpsc};
 
 /// How many events are kept for a client that was cut off, and how many wait for one that is there before senders wait too.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levity_core::{Timestamp, World};
-use ring::rand::{SecureRandom as _, SystemRandom};
-use rmcp::model::{
-    CallToolResponse, CreateTaskResult, DetailedTask, GetTaskResult, InputResponses, JsonObject, Task,
-    TaskPayload, TaskStatus,
+use levity_rpc::mcp::{
+    CallToolResponse, CreateTaskResult, DetailedTask, ErrorData, GetTaskResult, InputResponses, JsonObject,
+    Task, TaskPayload, TaskStatus,
 };
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -271,7 +271,7 @@ fn waits(case: &mut Case) -> TaskPayload {
 }
 
 fn ended(outcome: Outcome) -> TaskPayload {
-    let failed = |error: &rmcp::model::ErrorData| TaskPayload::Failed { error: object(error) };
+    let failed = |error: &ErrorData| TaskPayload::Failed { error: object(error) };
     match outcome {
         Ok(Product::Tool(reply)) => TaskPayload::Completed { result: object(&wire::replied(reply)) },
         Ok(_) => {

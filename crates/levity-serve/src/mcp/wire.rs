@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{Content, EffectClass, Media, MediaSource, Role, ToolError, ToolResult, ToolSpec};
 use levity_mcp::ResourceContent;
-use rmcp::model::{
+use levity_rpc::mcp::{
     CallToolResult, ContentBlock, GetPromptResult, PromptMessage, ReadResourceResult, ResourceContents, Tool,
 };
 use serde::Serialize;
@@ -120,7 +120,7 @@ fn shown(media: Media) -> ContentBlock {
         }
         MediaSource::Url(url) => {
             let name = media.name.unwrap_or_else(|| url.clone());
-            ContentBlock::resource_link(rmcp::model::Resource::new(url, name).with_mime_type(media.mime))
+            ContentBlock::resource_link(levity_rpc::mcp::Resource::new(url, name).with_mime_type(media.mime))
         }
         other => ContentBlock::text(format!("{other:?}")),
     }

@@ -1,6 +1,6 @@
 //! The drafts of JSON Schema, and where they mean the same.
 
-use rmcp::model::JsonObject;
+use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
 
 use super::{Holds, holds};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rmcp::model::{ErrorCode, ErrorData};
+use levity_rpc::mcp::{ErrorCode, ErrorData};
 use serde_json::Value;
 
 /// How much of an error that is none of JSON-RPC's is quoted.

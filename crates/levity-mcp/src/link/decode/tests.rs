@@ -1,22 +1,21 @@
-use rmcp::model::{CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, PingRequest};
+use levity_rpc::mcp::{CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, PingRequest, Request};
 use serde_json::json;
 
 use super::*;
+use crate::link::pending::note;
 
 /// Requests with these ids and methods wait.
 fn pending(asked: &[(i64, &str)]) -> Pending {
     let pending = Pending::default();
     for (id, method) in asked {
-        pending.sent(&request(*id, method));
+        note(&pending, &request(*id, method));
     }
     pending
 }
 
 fn request(id: i64, method: &str) -> ClientJsonRpcMessage {
     let request = match method {
-        "tools/call" => {
-            ClientRequest::CallToolRequest(rmcp::model::Request::new(CallToolRequestParams::new("t")))
-        }
+        "tools/call" => ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("t"))),
         "tools/list" => ClientRequest::ListToolsRequest(Default::default()),
         _ => ClientRequest::PingRequest(PingRequest::default()),
     };
@@ -148,7 +147,7 @@ fn late_and_second_answers_reach_nobody() {
 #[test]
 fn cancelled_requests_no_longer_wait() {
     let pending = pending(&[(7, "tools/call")]);
-    pending.cancel(&RequestId::Number(7));
+    pending.remove(&RequestId::Number(7));
     assert_eq!(read(answer(&json!({"content": []})).to_string(), &pending), (Decoded::Message, vec![]));
 }
 

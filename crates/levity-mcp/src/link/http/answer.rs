@@ -2,9 +2,9 @@
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use levity_rpc::mcp::http_client::{StreamableHttpError, StreamableHttpPostResponse};
+use levity_rpc::mcp::{ErrorData, RequestId, ServerJsonRpcMessage};
 use reqwest::Response;
-use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
-use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
 
 use super::call::Caller;
 use super::client::{Asked, Failure, PostError, Step, failed};

@@ -12,11 +12,11 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{BoxStream, StreamExt, once};
 use http::{HeaderName, HeaderValue};
 use levity_core::Timestamp;
-use reqwest::Response;
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId};
-use rmcp::transport::streamable_http_client::{
+use levity_rpc::mcp::http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use levity_rpc::mcp::{ClientJsonRpcMessage, ClientNotification, ClientRequest, RequestId};
+use reqwest::Response;
 use serde_json::Value;
 use sse_stream::Sse;
 use tokio::sync::watch;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use levity_core::Timestamp;
-use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use levity_rpc::mcp::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 
 use super::typed::{Typed, Written};
 use crate::link::decode::{Decoded, Queue, decode};
-use crate::link::pending::Pending;
+use crate::link::pending::{Pending, note};
 
 /// What is read for one request. Of answers there is one at most, and it is the request's, whatever id the server gave it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Reader {
     ) -> Option<Self> {
         let ClientJsonRpcMessage::Request(request) = message else { return None };
         let pending = Pending::default();
-        pending.sent(message);
+        note(&pending, message);
         let (server, id, written) = (server.clone(), request.id.clone(), written.clone());
         Some(Self { server, id, typed, written, pending, queue: Queue::new(), end })
     }

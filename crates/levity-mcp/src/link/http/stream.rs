@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
-use rmcp::transport::streamable_http_client::SseError;
+use levity_rpc::mcp::http_client::SseError;
+use levity_rpc::mcp::{RequestId, ServerJsonRpcMessage};
 use sse_stream::Sse;
 
 use super::call::Caller;

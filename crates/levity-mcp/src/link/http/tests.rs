@@ -14,14 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::World;
-use levity_runtime::SystemWorld;
-use rmcp::model::{
+use levity_rpc::mcp::{
     CallToolRequestParams, CallToolResult, ClientConfig, ClientJsonRpcMessage, ErrorData, ProtocolVersion,
-    ServerJsonRpcMessage,
+    RoleClient, RunningService, ServerJsonRpcMessage, ServiceError, Transport,
 };
-use rmcp::service::{ClientLifecycleMode, RunningService, serve_client_with_lifecycle};
-use rmcp::transport::Transport;
-use rmcp::{RoleClient, ServiceError};
+use levity_runtime::SystemWorld;
+use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
 use serde_json::Value;
 
 use super::{Limits, Link, open};

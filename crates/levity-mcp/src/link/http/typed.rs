@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use rmcp::model::{
+use levity_rpc::mcp::{
     CustomResult, InitializeResult, ListToolsResult, ProtocolVersion, RequestId, ServerJsonRpcMessage,
-    ServerResult,
+    ServerResult, answered_id,
 };
 use serde_json::Value;
 
@@ -89,12 +89,8 @@ impl Written {
 
     /// Puts an answer back as it was written, without the tools that the worker took out of it.
     pub(super) fn restore(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
-        let id = match &message {
-            ServerJsonRpcMessage::Response(response) => Some(&response.id),
-            ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
-        let kept = id.and_then(|id| self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id));
+        let kept = answered_id(&message)
+            .and_then(|id| self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id));
         match (message, kept) {
             (ServerJsonRpcMessage::Response(read), Some(mut written)) => {
                 if let ServerResult::ListToolsResult(list) = &read.result {
@@ -170,7 +166,7 @@ mod tests {
     fn an_error_takes_the_place_of_an_answer() {
         let written = Written::default();
         written.empty(answer(json!({"extra": 1})));
-        let error = rmcp::model::ErrorData::internal_error("gone", None);
+        let error = levity_rpc::mcp::ErrorData::internal_error("gone", None);
         written.restore(ServerJsonRpcMessage::error(error, Some(RequestId::Number(1))));
         assert!(written.0.lock().unwrap().is_empty());
     }

@@ -8,9 +8,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command as StdCommand, Stdio as Io};
 
 use futures_util::FutureExt;
+use levity_rpc::mcp::{
+    CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, Request, RequestId, Transport as _,
+};
 use levity_runtime::SystemWorld;
-use rmcp::model::{CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, Request, RequestId};
-use rmcp::transport::Transport as _;
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::sync::broadcast;

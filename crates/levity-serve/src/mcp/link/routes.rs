@@ -3,11 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use levity_core::Timestamp;
-use rmcp::model::{
-    ClientJsonRpcMessage, GetExtensions as _, GetMeta as _, ProgressToken, RequestId, ServerJsonRpcMessage,
-    ServerNotification,
+use levity_rpc::mcp::{
+    ClientJsonRpcMessage, GetExtensions as _, GetMeta as _, OriginatingRequestId, ProgressToken, RequestId,
+    ServerJsonRpcMessage, ServerNotification, answered_id,
 };
-use rmcp::service::OriginatingRequestId;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Gone;
@@ -76,11 +75,7 @@ impl Routes {
     }
 
     pub(super) fn send(&mut self, message: ServerJsonRpcMessage, now: Timestamp) -> Option<Room> {
-        let answers = match &message {
-            ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
-            ServerJsonRpcMessage::Error(error) => error.id.clone(),
-            _ => None,
-        };
+        let answers = answered_id(&message).cloned();
         if answers.is_some()
             && let Some(first) = self.first.take()
         {

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
+use levity_rpc::mcp::http_server::ServerSseMessage;
 use levity_runtime::SystemWorld;
 use levity_test::ManualWorld;
-use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use serde_json::{Value, json};
 
 use super::super::strand::STALLED;

@@ -221,6 +221,24 @@ async fn a_wait_is_taken_back() {
     within(client.request("fs/list", json!({}))).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_wait_whose_id_was_used_twice_is_taken_back_after_the_first_has_ended() {
+    let stage = empty().await;
+    let mut raw = stage.raw().await;
+    for path in ["first", "second"] {
+        let params = json!({"path": path, "timeout": 3000});
+        let wait = json!({"jsonrpc": "2.0", "id": "w", "method": "fs/wait", "params": params});
+        raw.send(wait.to_string()).await;
+    }
+    raw.request("ping", json!({})).await.unwrap();
+    fs::write(stage.folder.path().join("first"), "").unwrap();
+    let found = within(raw.next()).await.unwrap();
+    assert_eq!(found["result"]["found"], json!(["first"]));
+    raw.send(r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"w"}}"#).await;
+    let answer = within(raw.next()).await.unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["data"]["kind"]), (&json!("w"), &json!("cancelled")));
+}
+
 /// It may come with the request in one piece, before anybody has begun with that.
 #[tokio::test]
 async fn what_is_taken_back_at_once_is_not_done() {

@@ -7,7 +7,7 @@ use levity_core::ToolOutput;
 use levity_serve::mcp::{Limits, McpServer, Reply};
 use levity_test::RecordingTool;
 use serde_json::{Value, json};
-use tokio::io::{AsyncWriteExt as _, DuplexStream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::Notify;
 
 use super::fixture::{ERAS, Era, Greetings, Peer, Shelf, Talk, builder};
@@ -103,6 +103,19 @@ async fn a_line_that_is_too_long_is_refused_by_its_id() {
     // One that fits is taken, however it arrives.
     let fits = "y".repeat(60 << 10);
     assert!(peer.text("echo", json!({ "x": fits })).await.len() > 60 << 10);
+}
+
+#[tokio::test]
+async fn a_last_line_that_is_too_long_and_lacks_its_end_is_refused_by_its_id() {
+    let server = builder().tool(echo()).limits(Limits::default().line(64 << 10)).build().unwrap();
+    let long = "x".repeat(1 << 20);
+    let line = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"x":"{long}"}}}}"#);
+    let (mut there, here) = tokio::io::duplex(4096);
+    server.serve(std::io::Cursor::new(line.into_bytes()), here).await.unwrap();
+    let mut answer = String::new();
+    there.read_to_string(&mut answer).await.unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32600)), "{answer}");
 }
 
 #[tokio::test]

@@ -1,8 +1,6 @@
 //! What servers write comes through as they wrote it.
 
-use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::Transport;
+use levity_rpc::mcp::{ClientJsonRpcMessage, RoleClient, ServerJsonRpcMessage, Transport};
 use serde_json::{Value, json};
 
 use super::raw::{Do, EVENTS, Request, ok, start};

@@ -1,18 +1,16 @@
 //! Finding the id of a message that cannot be read whole.
 
-use rmcp::model::RequestId;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use crate::link::pending::Pending;
+use crate::mcp::RequestId;
 
-/// How much of each end of a message is looked at.
-pub(crate) const EDGE: usize = 4 << 10;
+/// How much of each end of a message is looked at, in bytes.
+pub const EDGE: usize = 4 << 10;
 
-/// The id of a pending request that the message with these first and last bytes answers.
-pub(super) fn find_id([head, tail]: [&[u8]; 2], pending: &Pending) -> Option<RequestId> {
-    let waits = |id: &RequestId| pending.kind(id).is_some();
-    id_at_start(head).filter(waits).or_else(|| id_at_end(tail).filter(waits))
+/// Finds the id of the message with these first and last bytes. Ids that are not `known` are passed over.
+pub fn find_id([head, tail]: [&[u8]; 2], known: impl Fn(&RequestId) -> bool) -> Option<RequestId> {
+    id_at_start(head).filter(&known).or_else(|| id_at_end(tail).filter(&known))
 }
 
 /// The id among the first keys of an object whose end is missing.
@@ -56,4 +54,28 @@ fn id_at_end(tail: &[u8]) -> Option<RequestId> {
     }
     let mut object: Value = serde_json::from_slice(&[b"{", rest].concat()).ok()?;
     serde_json::from_value(object.get_mut("id")?.take()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_of_a_cut_message_is_found_at_either_end_and_never_inside() {
+        let number = |id| Some(RequestId::Number(id));
+        let cases: [(&str, &str, Option<RequestId>); 7] = [
+            (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"xx"#, "xx", number(7)),
+            (r#"{"id":"a","result":"xx"#, "xx", Some(RequestId::String("a".into()))),
+            (r#"{"result":{"text":"xx"#, r#"xx"},"id":7}"#, number(7)),
+            (r#"{"result":{"text":"xx"#, "xx\"},\"id\":7,\"jsonrpc\":\"2.0\"}\r", number(7)),
+            // The id of something inside is not the message's.
+            (r#"{"params":{"id":5,"text":"xx"#, r#"xx"}}"#, None),
+            (r#"{"params":{"text":"xx"#, r#"xx","id":5}}"#, None),
+            ("", "", None),
+        ];
+        for (head, tail, id) in cases {
+            assert_eq!(find_id([head.as_bytes(), tail.as_bytes()], |_| true), id, "{head} .. {tail}");
+        }
+        assert_eq!(find_id([br#"{"id":1,"#, br#""id":2}"#], |id| *id == RequestId::Number(2)), number(2));
+    }
 }

@@ -1,19 +1,18 @@
-//! The bytes on their way to a server.
+//! The bytes on their way to the other side.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use rmcp::model::RequestId;
 use tokio::io::AsyncWrite;
 
-use super::write::closed;
+use crate::mcp::RequestId;
 
 /// How many bytes of cancellations may wait for the next message; more are dropped.
 const MAX_CARRY: usize = 64 << 10;
 
 /// A writable stream, the message that is being written to it, and what is to be written next to messages.
-pub(super) struct Pipe<W> {
+pub(crate) struct Pipe<W> {
     /// None once it is closed.
     to: Option<W>,
     current: Option<Current>,
@@ -32,11 +31,11 @@ struct Current {
 }
 
 impl<W> Pipe<W> {
-    pub(super) fn new(to: W) -> Self {
+    pub(crate) fn new(to: W) -> Self {
         Self { to: Some(to), current: None, carry: (Vec::new(), 0) }
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.to = None;
         if let Some(waker) = self.current.as_mut().and_then(|current| current.waker.take()) {
             waker.wake();
@@ -44,18 +43,18 @@ impl<W> Pipe<W> {
     }
 
     /// A message begins.
-    pub(super) fn begin(&mut self, id: Option<&RequestId>) {
+    pub(crate) fn begin(&mut self, id: Option<&RequestId>) {
         self.current = Some(Current { id: id.cloned(), ..Current::default() });
     }
 
     /// The message ends, one way or the other; says whether it was written in part.
-    pub(super) fn end(&mut self) -> bool {
+    pub(crate) fn end(&mut self) -> bool {
         self.current.take().is_some_and(|current| current.torn())
     }
 
     /// Keeps the current message from being written, if it is this one; says whether it is too late for that because a
     /// part of it is out.
-    pub(super) fn cancel(&mut self, id: &RequestId) -> bool {
+    pub(crate) fn cancel(&mut self, id: &RequestId) -> bool {
         let Some(current) = self.current.as_mut().filter(|current| current.id.as_ref() == Some(id)) else {
             return false;
         };
@@ -67,7 +66,7 @@ impl<W> Pipe<W> {
     }
 
     /// Adds a line that is written when it can be.
-    pub(super) fn carry(&mut self, line: &[u8]) {
+    pub(crate) fn carry(&mut self, line: &[u8]) {
         if self.carry.0.len() + line.len() <= MAX_CARRY {
             self.carry.0.extend_from_slice(line);
         }
@@ -76,7 +75,7 @@ impl<W> Pipe<W> {
 
 impl<W: AsyncWrite + Unpin> Pipe<W> {
     /// Writes what is carried, then the line; then once more what is carried, as far as that goes at once.
-    pub(super) fn poll_write(&mut self, line: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_write(&mut self, line: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { to, current, carry } = self;
         let to = to.as_mut().ok_or_else(closed)?;
         let mut alone = Current::default();
@@ -103,6 +102,17 @@ impl<W: AsyncWrite + Unpin> Pipe<W> {
         let _ = poll_carry(to, carry, cx)?;
         Pin::new(to).poll_flush(cx)
     }
+
+    /// Writes what is carried, and says that nothing more comes.
+    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let to = self.to.as_mut().ok_or_else(closed)?;
+        ready!(poll_carry(to, &mut self.carry, cx))?;
+        Pin::new(to).poll_shutdown(cx)
+    }
+}
+
+pub(crate) fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the connection is closed")
 }
 
 impl Current {

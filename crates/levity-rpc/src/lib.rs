@@ -1,0 +1,59 @@
+//! JSON-RPC 2.0 for levity's own protocols: the MCP client, the MCP server and the bridge.
+//!
+//! ```
+//! use levity_rpc::{CallError, Message, Peer};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let (peer, mut outbox) = Peer::new("$/cancelRequest");
+//! let params = json!({"a": 1});
+//! let call = peer.call("add", &params);
+//! let connection = async {
+//!     // A connection sends what the outbox gives, and hands over what it receives.
+//!     let sent = outbox.next().await.unwrap_or_default();
+//!     assert!(matches!(Message::parse(&sent), Ok(Message::Request { .. })));
+//!     peer.receive(r#"{"jsonrpc": "2.0", "id": 1, "result": 2}"#);
+//! };
+//! let (answer, ()) = tokio::join!(call, connection);
+//! assert_eq!(answer, Ok(json!(2)));
+//!
+//! peer.close();
+//! assert_eq!(peer.call("add", &params).await, Err(CallError::Unsent));
+//! # }
+//! ```
+//!
+//! | part | what it does | who uses it |
+//! |---|---|---|
+//! | [`Message`] | reads and writes messages | bridge |
+//! | [`LineBuffer`], [`LineWriter`] | one message a line, within a limit, never torn | MCP client, MCP server |
+//! | [`find_id`] | the id of a message that cannot be read whole | MCP client, MCP server |
+//! | [`PendingCalls`] | calls that wait for an answer | MCP client, [`Peer`] |
+//! | [`Peer`], [`InflightRequests`] | calls of this side, and of the other side, with cancellation | bridge |
+//! | [`mcp`] | the names of rmcp that levity uses | MCP client, MCP server |
+//!
+//! # Features
+//! - `http-client`: rmcp's worker for streamable HTTP.
+//! - `oauth`: rmcp's discovery for logins.
+//! - `server`: rmcp's server side.
+//!
+//! What is deliberately absent: sockets, processes and HTTP, which belong to the crates that use this one; clocks, as whoever calls
+//! stops waiting by dropping the call.
+
+mod edge;
+mod inflight;
+mod line;
+pub mod mcp;
+mod message;
+mod peer;
+mod pending;
+mod pipe;
+mod writer;
+
+pub use edge::{EDGE, find_id};
+pub use inflight::{InflightRequest, InflightRequests};
+pub use line::{Line, LineBuffer};
+pub use message::{MalformedMessage, Message};
+pub use peer::{CallError, Peer, PeerOutbox};
+pub use pending::{PendingCall, PendingCalls};
+pub use writer::{LineWriter, WriterEnd};

@@ -1,0 +1,99 @@
+//! The names of rmcp that levity uses: the messages of MCP, the service that numbers and routes them, and its HTTP sessions.
+//!
+//! No other file of levity imports rmcp, so this list is all that a new version of it can break. What levity relies on is how these
+//! behave, which is why the workspace names one exact version.
+
+#[expect(
+    deprecated,
+    reason = "sampling, roots and logging are on their way out of the protocol, and peers have them"
+)]
+pub use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CompleteRequestParams,
+    CompleteResult, CompletionInfo, ContentBlock, CreateMessageRequestParams, CreateMessageResult,
+    CreateTaskResult, CustomRequest, CustomResult, DetailedTask, DiscoverRequest, DiscoverRequestParams,
+    DiscoverResult, ElicitRequestParams, ElicitResult, ErrorCode, ErrorData, Extensions, GetExtensions,
+    GetMeta, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Icon,
+    Implementation, InitializeRequest, InitializeRequestParams, InitializeResult, InitializedNotification,
+    InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, JsonRpcMessage,
+    JsonRpcRequest, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListRootsResult,
+    ListToolsResult, LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam,
+    NumberOrString, PaginatedRequestParams, PingRequest, ProgressNotification, ProgressNotificationParam,
+    ProgressToken, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Reference, Request, RequestId, RequestMetaObject, Resource, ResourceContents,
+    ResourceUpdatedNotificationParam, Role, Root, ServerCapabilities, ServerConfig, ServerJsonRpcMessage,
+    ServerNotification, ServerPeerInfo, ServerRequest, ServerResult, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
+    TASKS_EXTENSION_ID, Task, TaskPayload, TaskStatus, Tool, ToolAnnotations, UnsubscribeRequestParams,
+    UpdateTaskParams,
+};
+pub use rmcp::service::{
+    NotificationContext, Peer, PeerRequestOptions, QuitReason, RequestContext, RequestHandle, RunningService,
+    RxJsonRpcMessage, Service, ServiceError, TxJsonRpcMessage, serve_directly,
+};
+pub use rmcp::transport::Transport;
+pub use rmcp::{ClientHandler, RoleClient};
+
+#[cfg(feature = "server")]
+pub use rmcp::{
+    RoleServer, ServerHandler,
+    service::{OriginatingRequestId, SubscriptionContext, SubscriptionSink},
+    transport::io::stdio_pipes,
+};
+
+/// Streamable HTTP, client side.
+#[cfg(feature = "http-client")]
+pub mod http_client {
+    pub use rmcp::transport::StreamableHttpClientTransport;
+    pub use rmcp::transport::common::client_side_sse::SseRetryPolicy;
+    pub use rmcp::transport::streamable_http_client::{
+        SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+        StreamableHttpPostResponse,
+    };
+}
+
+/// Streamable HTTP, server side.
+#[cfg(feature = "server")]
+pub mod http_server {
+    pub use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+    pub use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+}
+
+/// Discovery and metadata of OAuth.
+#[cfg(feature = "oauth")]
+pub mod auth {
+    pub use rmcp::transport::auth::{
+        AuthError, AuthorizationManager, AuthorizationMetadata, InMemoryStateStore, OAuthClientConfig,
+        OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest, StateStore,
+        StoredAuthorizationState, WWWAuthenticateParams,
+    };
+}
+
+/// Returns the id of a request; none for any other message.
+pub fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+/// Returns the id of the request that a message of a client cancels; none when it cancels nothing.
+pub fn cancelled_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Notification(notice) => match &notice.notification {
+            ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.as_ref(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the id of the request that a message of a server answers; none when it answers nothing.
+pub fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
+}
