@@ -311,7 +311,7 @@ fn plant(folder: &TempDir, names: &[&str]) -> String {
 #[tokio::test]
 async fn program_that_only_reads_is_not_taken_from_the_workspace() {
     let folder = tempfile::tempdir().unwrap();
-    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "own"];
+    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "grep", "own"];
     let path = plant(&folder, &names);
     for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
         let make = || {
@@ -334,6 +334,9 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
             "env cd",
             "echo x | tail -1",
             "git --version",
+            // Both may be scripts that run `grep`.
+            "echo x | egrep x",
+            "echo x | timeout 5 fgrep x",
         ] {
             let text = run(&make(), json!({"command": line})).await;
             assert!(!text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
