@@ -1,4 +1,6 @@
 use std::collections::BTreeMap;
+#[cfg(target_os = "linux")]
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -14,6 +16,10 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// A program that does nothing but fail.
 #[cfg(target_os = "linux")]
 const FAILING: &str = "/bin/false";
+
+/// Programs that are scripts on some systems, and what these look for in `PATH`.
+#[cfg(target_os = "linux")]
+const SCRIPTS: &[(&str, &[&str])] = &[("egrep", &["grep"]), ("fgrep", &["grep"]), ("which", &[])];
 
 /// Variables that keep programs from running others, from the network and from writing on the side.
 #[cfg(target_os = "linux")]
@@ -99,7 +105,9 @@ impl Environment {
         }
     }
 
-    /// Fills a folder with links to programs that are in none of these places, and puts it first in `PATH`.
+    /// Fills a folder with links to programs that are in none of these places, and puts it first in `PATH`. What these programs run
+    /// in turn is in none of these places either: if one of them is a script, and it is not known what it runs, no program is
+    /// found in these places any more.
     #[cfg(target_os = "linux")]
     pub(super) fn link_programs(
         &mut self,
@@ -110,15 +118,22 @@ impl Environment {
         let path = self.path();
         let folders: Vec<_> =
             std::env::split_paths(&path).filter(|folder| is_outside(folder, places)).collect();
-        for name in names {
+        let known = |name: &str| SCRIPTS.iter().find(|(script, _)| *script == name).map(|(_, runs)| *runs);
+        let mut all: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        all.extend(names.iter().filter_map(|name| known(name)).flatten());
+        let mut runs_others = false;
+        for name in all {
             let programs = folders.iter().map(|folder| folder.join(name));
-            let program = programs.into_iter().find(|file| is_program(file) && is_outside(file, places));
+            let programs: Vec<_> =
+                programs.filter(|file| is_program(file) && is_outside(file, places)).collect();
+            // A line may name any of them by its folder.
+            runs_others |= known(name).is_none() && programs.iter().any(|file| is_script(file));
             // Without a link, one in these places would be found.
-            let program = program.unwrap_or_else(|| FAILING.into());
+            let program = programs.into_iter().next().unwrap_or_else(|| FAILING.into());
             std::os::unix::fs::symlink(program, folder.join(name))?;
         }
-        let first = std::env::split_paths(&path);
-        let path = std::env::join_paths(std::iter::once(folder.to_owned()).chain(first));
+        let others = if runs_others { folders } else { std::env::split_paths(&path).collect() };
+        let path = std::env::join_paths(std::iter::once(folder.to_owned()).chain(others));
         self.set("PATH", path.map_err(std::io::Error::other)?);
         Ok(())
     }
@@ -150,9 +165,89 @@ fn is_outside(path: &Path, places: &[&Path]) -> bool {
     path.is_absolute() && path.canonicalize().is_ok_and(is_elsewhere)
 }
 
+/// Returns whether a program is text for another program, or cannot be looked at.
+#[cfg(target_os = "linux")]
+fn is_script(file: &Path) -> bool {
+    use std::io::Read as _;
+
+    let mut start = [0; 4];
+    let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    // A shell runs a file without a known beginning as a script.
+    read.is_err() || start != *b"\x7fELF"
+}
+
 #[cfg(target_os = "linux")]
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
 
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// The folders of `PATH` and the links that programs of these names are given.
+    fn link(names: &[&str]) -> (Vec<String>, Vec<String>) {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let [work, system, links] = ["work", "system", "links"].map(|name| root.join(name));
+        for folder in [&work, &system, &links] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for (name, text) in [
+            ("work/grep", "#!/bin/sh"),
+            ("work/own", "#!/bin/sh"),
+            ("system/grep", "\x7fELF"),
+            ("system/tail", "\x7fELF"),
+            ("system/egrep", "#!/bin/sh"),
+            ("system/which", "#! /bin/sh"),
+            ("system/date", "#!/usr/bin/env python3"),
+            ("system/seq", "exec other-seq"),
+        ] {
+            fs::write(root.join(name), text).unwrap();
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut environment = Environment::default();
+        environment.set("PATH", std::env::join_paths([&work, &system]).unwrap());
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        environment.link_programs(&names, &[&work], &links).unwrap();
+        let path = environment.path();
+        let short = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let folders = std::env::split_paths(&path).map(|folder| short(&folder)).collect();
+        let mut made: Vec<_> = fs::read_dir(&links)
+            .unwrap()
+            .map(|entry| {
+                let entry = entry.unwrap().path();
+                let target = fs::read_link(&entry).unwrap();
+                format!("{} {}", short(&entry), target.strip_prefix(&root).unwrap_or(&target).display())
+            })
+            .collect();
+        made.sort();
+        (folders, made)
+    }
+
+    #[test]
+    fn link_programs_takes_what_a_program_runs_from_outside() {
+        let everywhere = ["links", "work", "system"];
+        for (names, folders, links) in [
+            (&["tail"][..], &everywhere[..], &["tail system/tail"][..]),
+            (&["egrep"], &everywhere, &["egrep system/egrep", "grep system/grep"]),
+            (&["egrep", "grep"], &everywhere, &["egrep system/egrep", "grep system/grep"]),
+            (&["fgrep"], &everywhere, &["fgrep /bin/false", "grep system/grep"]),
+            (&["which"], &everywhere, &["which system/which"]),
+            (&["own"], &everywhere, &["own /bin/false"]),
+            // Nobody knows what these run.
+            (&["date", "tail"], &["links", "system"], &["date system/date", "tail system/tail"]),
+            (&["seq"], &["links", "system"], &["seq system/seq"]),
+        ] {
+            let (found, made) = link(names);
+            assert_eq!(found, folders, "{names:?}");
+            assert_eq!(made, links, "{names:?}");
+        }
+    }
 }

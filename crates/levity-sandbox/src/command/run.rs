@@ -94,7 +94,8 @@ impl Command {
 
     /// Has these programs looked for outside of the workspace and of other places that commands can change, whatever `PATH` says.
     /// One that is not there fails. Others are found as before; where there is no Linux, or the system's temporary folder is in such
-    /// a place, none is found in the workspace.
+    /// a place, none is found in the workspace. Nor is one where a program of these is a script, which may run others by their names;
+    /// `egrep`, `fgrep` and `which` are known, and `grep` is taken from outside for the first two.
     ///
     /// Use [`CommandPolicy::readers_in`](crate::CommandPolicy::readers_in) to find out which programs of a command are known by
     /// their names alone. A command that runs [read-only](Self::read_only) executes nothing of these places anyway.

@@ -140,16 +140,20 @@ impl Parser {
 
     fn word_of(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         let start = self.at;
-        let (word, quoted) = self.word()?;
-        let is_number =
-            !quoted && !word.text.is_empty() && word.text.chars().all(|char| char.is_ascii_digit());
-        if is_number && matches!(self.peek(), Some('<' | '>')) {
-            return self.redirect(now);
+        let (word, _) = self.word()?;
+        // What the line says counts, not the text: a substitution has none, and may become a program.
+        let source = &self.chars[start..self.at];
+        if matches!(self.peek(), Some('<' | '>')) && source.iter().all(char::is_ascii_digit) {
+            return match source {
+                [_] => self.redirect(now),
+                // To some shells it is a descriptor; to others it is an argument, before a redirection without one.
+                _ => Err("it has a number of several digits before a redirection; put a space between them"),
+            };
         }
         if self.peek() == Some('(') {
             return Err("it defines a function, or groups commands");
         }
-        if now.words.is_empty() && is_assignment(&self.chars[start..self.at]) {
+        if now.words.is_empty() && is_assignment(source) {
             now.sets = true;
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Line, Permit};
+use levity_sandbox::{CommandPolicy, Line, Permit, Workspace, WorkspaceBuilder};
 
 /// Pieces that lines are made of: harmless and evil programs, and all that a shell reads between them.
 const PIECES: &[&str] = &[
@@ -100,6 +100,11 @@ const PIECES: &[&str] = &[
     "sh -c \"evil\"",
     "$(evil)",
     "`evil`",
+    "`echo \"evil \"`",
+    "$(echo evil)",
+    "12",
+    "1>&1",
+    "2>&1",
     "=$(evil)",
     "e\\\nvil",
     "\r",
@@ -110,13 +115,13 @@ const SHIMS: &[&str] = &[
     "nice", "xargs", "env",
 ];
 
-/// Programs that do nothing but write down that they ran.
+/// Programs that do nothing but write down that they ran, and with which arguments.
 fn shims(folder: &Path) {
     for name in SHIMS {
         let runs = match *name {
             "timeout" => "shift; exec \"$@\"",
             "nice" | "env" | "xargs" => "exec \"$@\"",
-            _ => "echo >> \"$RAN/$(printf %s \"${0##*/}\")\"; exit 0",
+            _ => "printf '%s\\n' \"$@\" >> \"$RAN/${0##*/}\"; exit 0",
         };
         let path = folder.join(name);
         fs::write(&path, format!("#!/bin/sh\n{runs}\n")).unwrap();
@@ -191,6 +196,76 @@ fn allowed_lines_run_only_what_reads() {
         }
     }
     assert!(allowed > 300, "only {allowed} lines were allowed: the test has lost its point");
+}
+
+#[test]
+fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
+    const PARTS: [&str; 19] = [
+        "",
+        "1",
+        "2",
+        "12",
+        "a",
+        "cat",
+        "evil",
+        "'evil'",
+        "`echo evil`",
+        "`echo \"evil \"`",
+        "$(echo evil)",
+        "$x",
+        "$@",
+        "$?",
+        "$",
+        "''",
+        "\"1\"",
+        "\\1",
+        "-",
+    ];
+    let root = tempfile::tempdir().unwrap();
+    let [bin, ran, work] = ["bin", "ran", "work"].map(|name| root.path().join(name));
+    for folder in [&bin, &ran, &work] {
+        fs::create_dir(folder).unwrap();
+    }
+    shims(&bin);
+    // Words that are judged as arguments are asked about, so no shell may make arguments of others.
+    let denied = ["1", "2", "12"];
+    let space = denied.into_iter().fold(Workspace::builder(&work), WorkspaceBuilder::deny).build().unwrap();
+    let policy = CommandPolicy::new().within(&space);
+    let shells: Vec<&str> =
+        ["/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists()).collect();
+    let mut allowed = 0;
+    for before in ["", "cat ", "echo a | "] {
+        for (first, second) in PARTS.iter().flat_map(|first| PARTS.map(|second| (first, second))) {
+            for after in [">&1", "</dev/null", ">/dev/null cat", "<&1 a"] {
+                let line = format!("{before}{first}{second}{after}");
+                if policy.judge(Line::Shell(&line)) != Permit::Allow {
+                    continue;
+                }
+                allowed += 1;
+                for shell in &shells {
+                    let _ = Command::new(shell)
+                        .args(["-c", &line])
+                        .current_dir(&work)
+                        .env_clear()
+                        .env("PATH", &bin)
+                        .env("RAN", &ran)
+                        .stdin(Stdio::null())
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .status()
+                        .unwrap();
+                    for name in names(&ran) {
+                        assert_eq!(name, "cat", "{shell} ran {name}: {line:?}");
+                        let given = fs::read_to_string(ran.join(&name)).unwrap();
+                        assert!(!given.lines().any(|it| denied.contains(&it)), "{shell} {line:?}: {given:?}");
+                        fs::remove_file(ran.join(name)).unwrap();
+                    }
+                    assert!(names(&work).is_empty(), "{shell} wrote: {line:?}");
+                }
+            }
+        }
+    }
+    assert!(allowed > 40, "only {allowed} lines were allowed: the test has lost its point");
 }
 
 proptest::proptest! {

@@ -274,6 +274,27 @@ async fn command_that_reads_files_is_asked_about_where_the_sandbox_cannot_hold_i
     }
 }
 
+#[tokio::test]
+async fn program_that_a_substitution_names_before_a_redirection_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    for without in [&[][..], &["namespaces"], &["namespaces", "landlock", "seccomp"]] {
+        let tool = tool(&folder, |builder| without.iter().fold(builder, |it, means| it.without(means)))
+            .policy(CommandPolicy::new().allow("touch").deny("rm", "no"));
+        for line in [
+            "`echo \"sh run.sh \"`1>&1",
+            "touch made; `echo \"sh run.sh \"`1>&1",
+            "git status; $(echo sh run.sh)1>&2",
+            "touch made; echo 1$x>&2",
+            "touch made; cat 12>&1",
+        ] {
+            let asked = tool.permit(&json!({"command": line}));
+            assert!(matches!(asked, Permit::Ask { .. }), "without {without:?}, `{line}`: {asked:?}");
+        }
+        let denied = tool.call(json!({"command": "`rm a`1>&1"}), &ToolCx::detached()).await.unwrap_err();
+        assert_eq!(denied.kind(), ToolErrorKind::Denied);
+    }
+}
+
 /// Programs of the workspace, in a folder that is first in `PATH`.
 fn plant(folder: &TempDir, names: &[&str]) -> String {
     use std::os::unix::fs::PermissionsExt;
@@ -290,7 +311,7 @@ fn plant(folder: &TempDir, names: &[&str]) -> String {
 #[tokio::test]
 async fn program_that_only_reads_is_not_taken_from_the_workspace() {
     let folder = tempfile::tempdir().unwrap();
-    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "own"];
+    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "grep", "own"];
     let path = plant(&folder, &names);
     for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
         let make = || {
@@ -313,6 +334,9 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
             "env cd",
             "echo x | tail -1",
             "git --version",
+            // Both may be scripts that run `grep`.
+            "echo x | egrep x",
+            "echo x | timeout 5 fgrep x",
         ] {
             let text = run(&make(), json!({"command": line})).await;
             assert!(!text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");

@@ -580,6 +580,21 @@ pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Leaves out covers for what an earlier one hides: at such a path there is something else then, or nothing.
+pub(super) fn without_hidden(covers: Vec<Cover>) -> Vec<Cover> {
+    let mut hidden = HashSet::new();
+    let is_seen = |it: &Cover| {
+        let path = it.path.as_bytes();
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let is_seen = !ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]));
+        if is_seen && it.kind.hides() {
+            hidden.insert(path.to_vec());
+        }
+        is_seen
+    };
+    covers.into_iter().filter(is_seen).collect()
+}
+
 fn refused(reason: &'static str) -> io::Error {
     io::Error::other(reason)
 }

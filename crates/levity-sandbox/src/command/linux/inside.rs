@@ -24,7 +24,11 @@ pub(super) fn tell(job: &Job, record: Record) {
 }
 
 fn fail(job: &Job, step: Step, error: Errno) -> ! {
-    tell(job, Record::Failed(step, error.raw_os_error()));
+    fail_at(job, step, error, 0)
+}
+
+fn fail_at(job: &Job, step: Step, error: Errno, at: usize) -> ! {
+    tell(job, Record::Failed(step, error.raw_os_error(), at as u32));
     launch::exit(125)
 }
 
@@ -108,8 +112,7 @@ fn mounts(job: &mut Job) -> u32 {
         bits |= may(job, Step::Freeze, freeze(&job.writable), found::FROZEN);
     }
     if job.means.hidden {
-        let hidden = job.covers.iter().try_for_each(|it| cover(job, it));
-        bits |= may(job, Step::Hide, hidden, found::HIDDEN);
+        bits |= hide(job);
     }
     if job.means.own_proc {
         // Where it cannot be had, the watcher finds those that are hidden from it by their parents.
@@ -127,6 +130,18 @@ fn mounts(job: &mut Job) -> u32 {
         must(job, Step::Proc, mount_remount(c"/proc", MountFlags::BIND | QUIET, c""));
     }
     bits
+}
+
+/// Covers all that was found.
+fn hide(job: &Job) -> u32 {
+    for (at, it) in job.covers.iter().enumerate() {
+        match cover(job, it) {
+            Ok(()) => {}
+            Err(_) if job.probe.is_some() => return 0,
+            Err(error) => fail_at(job, Step::Hide, error, at),
+        }
+    }
+    found::HIDDEN
 }
 
 /// The most that a process may be numbered in this namespace, and so how many there may be. The kernel keeps this

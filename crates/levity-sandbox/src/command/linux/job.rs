@@ -1,5 +1,6 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use libc::c_int;
 use seccompiler::sock_filter;
@@ -64,7 +65,8 @@ pub(super) struct Job {
     pub(super) probe: Option<Probe>,
     pub(super) maps: [Vec<u8>; 2],
     pub(super) writable: Vec<CString>,
-    pub(super) covers: Vec<Cover>,
+    /// The host keeps them, too, to name the one that fails.
+    pub(super) covers: Arc<Vec<Cover>>,
     pub(super) empty: CString,
     pub(super) ruleset: Option<OwnedFd>,
     /// What of `/proc` is allowed, in Landlock's terms.
@@ -155,8 +157,8 @@ pub(super) struct Probe {
 /// What happened, as the child tells the host: 12 bytes through a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// Something that must not fail did.
-    Failed(Step, i32),
+    /// Something that must not fail did, and at which of many things that one step is done to.
+    Failed(Step, i32, u32),
     /// What was found out: bits of [`found`].
     Found(u32),
     /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes are left.
@@ -168,7 +170,7 @@ impl Record {
 
     pub(super) fn encode(self) -> [u8; Self::SIZE] {
         let (kind, detail, a, b) = match self {
-            Self::Failed(step, errno) => (1, step as u8, errno as u32, 0),
+            Self::Failed(step, errno, at) => (1, step as u8, errno as u32, at),
             Self::Found(bits) => (2, 0, bits, 0),
             Self::Ended { status, limit, left } => (3, limit, status as u32, left),
         };
@@ -186,6 +188,7 @@ impl Record {
             1 => Some(Self::Failed(
                 Step::ALL.into_iter().find(|step| *step as u8 == bytes[1])?,
                 word(4) as i32,
+                word(8),
             )),
             2 => Some(Self::Found(word(4))),
             3 => Some(Self::Ended { status: word(4) as i32, limit: bytes[1], left: word(8) }),

@@ -131,7 +131,7 @@ fn try_out(
     let mut bits = 0;
     for record in &records {
         match record {
-            Record::Failed(step, errno) => return Err(failed(*step, *errno)),
+            Record::Failed(step, errno, _) => return Err(failed(*step, *errno)),
             Record::Found(more) => bits |= more,
             Record::Ended { .. } => {}
         }

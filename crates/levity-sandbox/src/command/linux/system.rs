@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -114,7 +115,7 @@ impl System {
         let mut ear = Ear::new(listener);
         Private::open_up(&self.private);
         let mut tries = 1;
-        let (records, out, err) = loop {
+        let (records, covers, out, err) = loop {
             let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
             let (found, _mark) = self.search(order.read_only.is_some())?;
             let reading = order.read_only.map(|scope| self.reading(&found, scope)).transpose()?;
@@ -125,16 +126,19 @@ impl System {
             }
             // They are there until the command has ended.
             let mut _links = None;
-            let (job, wires) = self.prepare(order, control, covers, reading.as_ref(), &mut _links)?;
+            let covers = Arc::new(covers);
+            let (job, wires) =
+                self.prepare(order, control, Arc::clone(&covers), reading.as_ref(), &mut _links)?;
             let (records, out, err) = perform(job, wires, &mut ear)?;
             // What was found has another place by now; nothing was run.
-            let moved = Record::Failed(Step::Hide, Errno::STALE.raw_os_error());
-            if !records.contains(&moved) || tries == TRIES {
-                break (records, out, err);
+            let stale = Errno::STALE.raw_os_error();
+            let moved = |it: &Record| matches!(it, Record::Failed(Step::Hide, errno, _) if *errno == stale);
+            if !records.iter().any(moved) || tries == TRIES {
+                break (records, covers, out, err);
             }
             tries += 1;
         };
-        let exit = outcome(&records, &program, &dir)?;
+        let exit = outcome(&records, &covers, &program, &dir)?;
         ear.pass_on_panic();
         Ok(Finished { exit, stdout: out, stderr: err, time: start.elapsed() })
     }
@@ -169,7 +173,10 @@ impl System {
         let covered: HashSet<CString> = found.elsewhere.iter().map(|it| it.path.clone()).collect();
         for target in &found.outside {
             let is_open = self.places.opened.iter().any(|place| target.starts_with(place) && target != place);
-            if !is_open || target.starts_with(&self.private) {
+            // Without them, no command could run.
+            let is_needed =
+                Places::programs().any(|place| place.starts_with(target)) || self.private.starts_with(target);
+            if !is_open || is_needed || target.starts_with(&self.private) {
                 continue;
             }
             let (Ok(stat), Some(path)) = (rustix::fs::lstat(target), c_path(target)) else { continue };
@@ -187,12 +194,15 @@ impl System {
     /// What is mounted on, and files that are there for that as long as the result is held.
     fn covers(&self, found: Found, read_only: bool) -> (Vec<Cover>, Placeholders) {
         let Found { mut covers, guarded, elsewhere, .. } = found;
-        covers.extend(elsewhere);
+        // What holds the workspace cannot be hidden without it.
+        let root = self.workspace.root();
+        let holds_root = |it: &Cover| root.starts_with(OsStr::from_bytes(it.path.as_bytes()));
+        covers.extend(elsewhere.into_iter().filter(|it| !holds_root(it)));
         let mut placeholders = Placeholders::default();
         if !read_only && !self.workspace.is_read_only() {
             covers.extend(placeholders.put_into(&self.workspace, &guarded));
         }
-        (covers, placeholders)
+        (hide::without_hidden(covers), placeholders)
     }
 
     fn reading(&self, found: &Found, scope: ReadScope) -> Result<Reading, CommandError> {
@@ -214,7 +224,7 @@ impl System {
         &self,
         order: &Order,
         control: Control,
-        covers: Vec<Cover>,
+        covers: Arc<Vec<Cover>>,
         reading: Option<&Reading>,
         links: &mut Option<RunFolder>,
     ) -> Result<(Job, Wires), CommandError> {
@@ -271,7 +281,7 @@ impl System {
             probe: None,
             maps: [map(ids.0), map(ids.1)],
             writable: self.writable.clone(),
-            covers: Vec::new(),
+            covers: Arc::default(),
             empty: self.empty.clone(),
             ruleset: self.places.ruleset().map(above).transpose()?,
             proc_access: Places::proc_access(),
@@ -340,7 +350,7 @@ impl System {
         // To hide something is tried on what no workspace has.
         let stat = rustix::fs::stat(&*self.empty)?;
         let (kind, path) = (CoverKind::Folder, self.empty.clone());
-        job.covers = vec![Cover { kind, path, identity: Identity::of(&stat) }];
+        job.covers = Arc::new(vec![Cover { kind, path, identity: Identity::of(&stat) }]);
         let (records, ..) = perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
         Ok(records)
     }
@@ -438,12 +448,12 @@ fn setup(step: &'static str, source: io::Error) -> CommandError {
 }
 
 /// What the watcher's word means.
-fn outcome(records: &[Record], program: &str, dir: &str) -> Result<Exit, CommandError> {
+fn outcome(records: &[Record], covers: &[Cover], program: &str, dir: &str) -> Result<Exit, CommandError> {
     let failed = records.iter().find_map(|record| match record {
-        Record::Failed(step, errno) => Some((*step, Errno::from_raw_os_error(*errno))),
+        Record::Failed(step, errno, at) => Some((*step, Errno::from_raw_os_error(*errno), *at)),
         _ => None,
     });
-    if let Some((step, errno)) = failed {
+    if let Some((step, errno, at)) = failed {
         return Err(match (step, errno) {
             (Step::Exec, Errno::NOENT) => CommandError::NotFound(program.to_owned()),
             (Step::Exec, Errno::TOOBIG) => CommandError::TooLong,
@@ -451,7 +461,10 @@ fn outcome(records: &[Record], program: &str, dir: &str) -> Result<Exit, Command
                 CommandError::NotExecutable(program.to_owned())
             }
             (Step::Directory, _) => CommandError::Directory(dir.to_owned()),
-            (Step::Hide, Errno::STALE) => setup(Step::Hide.name(), io::Error::other(MOVED)),
+            (Step::Hide, errno) => {
+                let path = covers.get(at as usize).map_or(b"".as_slice(), |it| it.path.as_bytes());
+                setup(Step::Hide.name(), not_hidden(path, errno))
+            }
             (step, errno) => setup(step.name(), errno.into()),
         });
     }
@@ -463,6 +476,19 @@ fn outcome(records: &[Record], program: &str, dir: &str) -> Result<Exit, Command
         None => Err(CommandError::Lost),
         Some((_, _, left)) if left > 0 => Err(CommandError::Survivors(left)),
         Some((status, limit, _)) => Ok(exit(status, limit)),
+    }
+}
+
+/// Why a file could not be hidden or protected.
+fn not_hidden(path: &[u8], errno: Errno) -> io::Error {
+    // A name may hold anything, and the message may be shown in a terminal.
+    let path = String::from_utf8_lossy(path).escape_debug().to_string();
+    match errno {
+        Errno::STALE => io::Error::other(format!("`{path}` is not what was found there: {MOVED}")),
+        errno => {
+            let error = io::Error::from(errno);
+            io::Error::new(error.kind(), format!("`{path}`: {error}"))
+        }
     }
 }
 
@@ -526,4 +552,27 @@ fn capabilities(means: &Means) -> u64 {
     const DAC_OVERRIDE: u64 = 1 << 1;
     const FOWNER: u64 = 1 << 3;
     if means.apart == Apart::UserNamespaces { 0 } else { CHOWN | DAC_OVERRIDE | FOWNER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcome_names_the_path_that_could_not_be_hidden() {
+        let identity = Identity::of(&rustix::fs::stat("/").unwrap());
+        let cover = |path: &str| Cover { kind: CoverKind::File, path: CString::new(path).unwrap(), identity };
+        let covers = [cover("/w/one.key"), cover("/w/two\n.key")];
+        for (errno, at, expected) in [
+            (Errno::STALE, 0, "`/w/one.key` is not what was found there: denied files are moved"),
+            (Errno::STALE, 1, "`/w/two\\n.key` is not what was found there"),
+            (Errno::NOSPC, 1, "`/w/two\\n.key`: No space left"),
+        ] {
+            let record = Record::Failed(Step::Hide, errno.raw_os_error(), at);
+            let record = Record::decode(&record.encode()).unwrap();
+            let error = outcome(&[record], &covers, "a", ".").unwrap_err();
+            let CommandError::Setup { source, .. } = &error else { panic!("{error:?}") };
+            assert!(source.to_string().starts_with(expected), "{source}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
 use levity_sandbox::{ReadScope, Sandbox, Workspace};
@@ -113,9 +113,9 @@ fn repositories(root: &Path) {
     put(root, "w/.git", "gitdir: ../.git/worktrees/w\n");
     put(root, "a/.git", "gitdir: ../store\n");
     fs::create_dir(root.join("b")).unwrap();
-    std::os::unix::fs::symlink("../linked", root.join("b/.git")).unwrap();
+    symlink("../linked", root.join("b/.git")).unwrap();
     fs::create_dir(root.join("tools")).unwrap();
-    std::os::unix::fs::symlink("../tools", root.join(".git/hooks")).unwrap();
+    symlink("../tools", root.join(".git/hooks")).unwrap();
 }
 
 fn snapshot(root: &Path) -> Vec<String> {
@@ -511,7 +511,7 @@ async fn denied_link_to_a_place_that_was_opened_shows_nothing() {
     for rung in [&[][..], &["root"], &["namespaces"]] {
         let folder = tempfile::tempdir().unwrap();
         for (to, from) in [("app.env", ".env"), ("keys", ".ssh")] {
-            std::os::unix::fs::symlink(place.join(to), folder.path().join(from)).unwrap();
+            symlink(place.join(to), folder.path().join(from)).unwrap();
         }
         let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).read(&place).env("P", &place);
         let sandbox = lower(builder, rung).build().unwrap();
@@ -535,7 +535,7 @@ async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() 
     }
     put(folder.path(), ".aws/config", "hush\n");
     for (to, from) in [("settings", ".env.local"), ("conf/keys", ".ssh"), ("../vault/a", ".aws/link")] {
-        std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+        symlink(to, folder.path().join(from)).unwrap();
     }
     let workspace = Workspace::open(folder.path()).unwrap();
     let sandbox = lower(Sandbox::builder(&workspace), &[]).build().unwrap();
@@ -632,5 +632,103 @@ async fn denied_file_removed_by_the_host_does_not_stop_other_commands() {
     tokio::select! {
         ended = waiting => panic!("it ended: {ended:?}"),
         () = work => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn link_with_a_denied_name_to_what_git_runs_does_not_stop_commands() {
+    let targets = [
+        ".git/config",
+        ".git/hooks",
+        ".git/commondir",
+        ".git/config.worktree",
+        ".git/gitdir",
+        ".git/HEAD",
+        ".git/modules/a/config",
+        ".git/modules/a",
+        ".git",
+        ".",
+        "..",
+        "plain.txt",
+        "nowhere",
+    ];
+    for rung in [&[][..], &["root"], &["namespaces"]] {
+        for target in targets {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path();
+            for git in [".git", ".git/modules/a"] {
+                for name in ["HEAD", "objects/x", "refs/x", "config", "hooks/x", "config.worktree", "gitdir"]
+                {
+                    put(root, &format!("{git}/{name}"), "first\n");
+                }
+            }
+            // As a process leaves it that is killed.
+            put(root, ".git/commondir", "./././.\n");
+            put(root, "plain.txt", "open\n");
+            put(root, "other.txt", "open\n");
+            symlink(target, root.join("a.key")).unwrap();
+            let sandbox = lower(Sandbox::builder(Workspace::open(root).unwrap()), rung).build().unwrap();
+            let line = "cat other.txt; echo bad > .git/config; echo bad > .git/hooks/x; rm -rf .git/hooks";
+            for _ in 0..2 {
+                let finished = sandbox.shell(line).run().await;
+                let finished =
+                    finished.unwrap_or_else(|error| panic!("{target} without {rung:?}: {error:?}"));
+                assert_eq!(finished.stdout.text, "open\n", "{target} without {rung:?}");
+            }
+            if sandbox.report().hidden.holds {
+                for name in [".git/config", ".git/hooks/x"] {
+                    assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "first\n", "{target}: {name}");
+                }
+                let finished = sandbox.shell("cat a.key").run().await.unwrap();
+                let text = &finished.stdout.text;
+                assert!(
+                    !text.contains("first") && !text.contains("open"),
+                    "{target} without {rung:?}: {text}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_settings_of_git_do_not_stop_commands() {
+    for hard_link in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), ".git/config", "first\n");
+        put(folder.path(), ".git/hooks/x", "first\n");
+        put(folder.path(), "other.txt", "open\n");
+        let mut builder = Workspace::builder(folder.path());
+        if hard_link {
+            fs::hard_link(folder.path().join(".git/config"), folder.path().join("a.key")).unwrap();
+        } else {
+            builder = builder.deny("config").deny("hooks");
+        }
+        let sandbox = lower(Sandbox::builder(builder.build().unwrap()), &[]).build().unwrap();
+        let line = "cat other.txt .git/config; echo bad > .git/config; rm -f .git/config";
+        let finished = sandbox.shell(line).run().await.unwrap();
+        if sandbox.report().hidden.holds {
+            assert_eq!(finished.stdout.text, "open\n");
+            assert_eq!(fs::read_to_string(folder.path().join(".git/config")).unwrap(), "first\n");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_links_to_a_folder_outside_and_into_it_do_not_stop_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let (place, root) = (folder.path().join("place"), folder.path().join("place/deep/work"));
+    put(&place, "keys/one/id", "hush\n");
+    put(&root, "other.txt", "open\n");
+    for (name, target) in
+        [("a.key", "keys"), ("b.key", "keys/one"), ("c.key", "keys/one/id"), ("d.key", "deep")]
+    {
+        symlink(place.join(target), root.join(name)).unwrap();
+    }
+    let builder = lower(Sandbox::builder(Workspace::open(&root).unwrap()), &[]).write(&place);
+    let sandbox = builder.build().unwrap();
+    let line = format!("cat other.txt {}/keys/one/id c.key", place.display());
+    let finished = sandbox.shell(line).run().await.unwrap();
+    if sandbox.report().hidden.holds {
+        assert_eq!(finished.stdout.text, "open\n");
     }
 }
