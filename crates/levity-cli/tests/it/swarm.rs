@@ -154,7 +154,11 @@ fn what_is_wrong_is_said_with_the_way_out() {
     let output = place.levity(&["swarm", "x", "--id", "../monday"]);
     check(&output, 2, "needs an id of at most 200 letters");
     assert!(!told(&output).contains("kept as"), "{output:?}");
-    check(&place.levity(&["swarm", "x", "--id", "monday", "--limit-calls", "0"]), 1, "gave no answer");
+    check(
+        &place.levity(&["swarm", "x", "--id", "monday", "--limit-calls", "0"]),
+        1,
+        "the goal was not reached",
+    );
     check(&place.levity(&["swarm", "x", "--id", "monday"]), 2, "run `monday` exists already");
     check(&levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]), 1, "the bus cannot be written");
     #[cfg(unix)]
