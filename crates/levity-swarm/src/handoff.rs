@@ -48,7 +48,7 @@ pub(crate) use machine::Handing;
 /// ```
 ///
 /// # The conversation
-/// [`Finished::conversation`](crate::Finished::conversation) has what was said before the run, the user's words, and what each
+/// [`SwarmDetails::conversation`](crate::SwarmDetails::conversation) has what was said before the run, the user's words, and what each
 /// worker said and called, `transfer_to` included. What a worker is told when it takes over is for that leg only and does not
 /// stay: nobody has said it. Nor does what was said in an attempt that failed; its run has it. At most 2,000 messages and 8 MiB
 /// are kept; the oldest leave, and a mark says how many. The conversation is what workers remember: their
