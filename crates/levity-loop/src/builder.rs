@@ -229,7 +229,7 @@ impl AgentBuilder {
     }
 
     /// Where the agent works, for its [`Context`](levity_core::Context); it stays as it is given. By default it is the folder
-    /// of the file tools that the agent has, listed when [`Answer::context`](crate::Answer::context) is called.
+    /// of the file tools that the agent has, listed when [`AgentDetails::context`](crate::AgentDetails::context) is called.
     pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.spec.workspace = workspace;
         self
