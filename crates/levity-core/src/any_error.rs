@@ -62,7 +62,7 @@ pub enum Error {
     Model {
         /// Why.
         #[source]
-        source: Box<ModelError>,
+        source: ModelError,
         /// What had been reached.
         partial: Partial,
     },

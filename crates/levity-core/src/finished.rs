@@ -92,7 +92,7 @@ impl<D: Send + Sync + 'static> Finished<D> {
     }
 
     fn partial(&self) -> Partial {
-        Partial(self.0.clone())
+        Partial(Box::new(self.0.clone()))
     }
 
     /// The error for an ending without an answer.
@@ -103,7 +103,7 @@ impl<D: Send + Sync + 'static> Finished<D> {
             Status::Partial(limit) => Error::Limit { limit, partial },
             Status::Cancelled { reason } => Error::Cancelled { reason, partial },
             Status::Failed(failure) => match failure {
-                Failure::Model(source) => Error::Model { source: Box::new(source), partial },
+                Failure::Model(source) => Error::Model { source, partial },
                 Failure::Behaviour(what) => Error::Behaviour { what, partial },
                 Failure::Output(complaint) => Error::Output { complaint, partial },
                 Failure::Memory(source) => Error::Memory { source, partial: Some(partial) },
@@ -184,8 +184,9 @@ impl<M> Reached<M> {
 }
 
 /// What a run had reached that ended without an answer; see [`Error::partial`].
+// In a box, which keeps the error that has it small.
 #[derive(Clone)]
-pub struct Partial(Arc<dyn AnyResult>);
+pub struct Partial(Box<Arc<dyn AnyResult>>);
 
 trait AnyResult: Any + Send + Sync {
     fn run(&self) -> &RunId;
@@ -235,7 +236,7 @@ impl Partial {
 
     /// The whole of it, if it is of this kind: `let answer: Option<Answer> = partial.downcast()`.
     pub fn downcast<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
-        let any: Arc<dyn Any + Send + Sync> = self.0.clone();
+        let any: Arc<dyn Any + Send + Sync> = (*self.0).clone();
         any.downcast::<Inner<D>>().ok().map(Finished)
     }
 }
