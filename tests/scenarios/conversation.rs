@@ -416,5 +416,8 @@ async fn a_resumed_run_that_waits_for_its_conversation_can_be_cancelled() {
     let (ended, told) = tokio::join!(run, control.cancel("enough"));
     assert!(ended.is_err() && told.is_ok(), "{ended:?} {told:?}");
     drop(other);
-    assert_eq!(agent.resume("r").await.unwrap().text(), "7.", "nothing of it was touched");
+    let again = agent.resume("r").await.unwrap_err();
+    assert!(matches!(&again, Error::Cancelled { reason, .. } if reason == "enough"), "{again}");
+    let records = levity::core::Journal::read(&journal, &"r".into()).await.unwrap();
+    assert_eq!(records.len(), 5, "the run began something: {records:?}");
 }
