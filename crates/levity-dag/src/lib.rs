@@ -17,7 +17,7 @@
 //!     .step(Step::new("fetch", "fetch").writes(["page"]))
 //!     .step(Step::new("count", "count").reads(["page"]).writes(["words"]));
 //! let finished = team.run(plan).await?;
-//! assert_eq!(finished.value("words"), Some(&json!(4)));
+//! assert_eq!(finished.variable("words"), Some(&json!(4)));
 //! # Ok(())
 //! # }
 //! ```

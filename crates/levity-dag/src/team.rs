@@ -41,7 +41,7 @@ pub(crate) const QA: &str = "QA";
 ///     .given("text", "the tide comes in")
 ///     .step(Step::new("count", "count").reads(["text"]).writes(["words"]));
 /// let finished = team.run(plan).await?;
-/// assert_eq!(finished.value("words"), Some(&json!(4)));
+/// assert_eq!(finished.variable("words"), Some(&json!(4)));
 /// # Ok(())
 /// # }
 /// ```
