@@ -6,10 +6,10 @@ use crate::{
     ModelError, Partial, RunId, RuntimeError, Stage, ToolError, Waiting,
 };
 
-/// What levity's methods return that build or run something.
+/// The result of methods that build or run something.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be built, or a run gave no answer. The errors of all parts become one by `?`.
+/// The one error of builders and runs. `?` turns the errors of all parts of levity into it.
 ///
 /// [`partial`](Self::partial) has what a run had reached: its words, what it used, and all else its kind of run has.
 ///
@@ -35,7 +35,7 @@ pub enum Error {
     Setting {
         /// The setting.
         setting: &'static str,
-        /// What is wrong, and the way out.
+        /// The problem, and the way out.
         problem: String,
     },
     /// The parts do not fit together, or one of them is missing: a model, tools, the steps of a plan.
@@ -44,42 +44,42 @@ pub enum Error {
     /// A limit was passed before there was an answer.
     #[error("the limit on {limit} was reached before there was an answer; raise it, or ask for less")]
     Limit {
-        /// Which.
+        /// The limit.
         limit: Limit,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// The run was cancelled.
     #[error("the run was cancelled: {reason}")]
     Cancelled {
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// The model could not be called.
     #[error("{}", .source.report())]
     Model {
-        /// Why.
+        /// The reason.
         #[source]
         source: ModelError,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// The model answered, and nothing could be done with it.
     #[error("the model's reply is of no use: {what}")]
     Behaviour {
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// The answer does not have the wanted shape, and asking again did not help.
     #[error("the answer does not have the wanted shape: {complaint}")]
     Output {
-        /// What is wrong with it.
+        /// The problem.
         complaint: String,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// A guard did not let pass what was said, by a person or by the model.
@@ -87,28 +87,28 @@ pub enum Error {
     Blocked {
         /// The guard.
         guard: Arc<str>,
-        /// Where.
+        /// The stage of the run.
         stage: Stage,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// Some of what was to be done is not.
     #[error("the goal was not reached: {why}")]
     Unreached {
-        /// What is missing, and why.
+        /// The steps that are missing, and the reasons.
         why: String,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// The conversation could not be had, or what was said could not be kept in it.
     #[error("the conversation could not be read or kept: {}", chain(.source))]
     Memory {
-        /// Why.
+        /// The reason.
         #[source]
         source: MemoryError,
-        /// What had been reached: the answer may be there.
+        /// The result so far, which may have the answer.
         partial: Option<Partial>,
     },
     /// All that the run does is wait, and it was left in its journal, as `park` of a run wants it.
@@ -116,24 +116,24 @@ pub enum Error {
     Parked {
         /// The run.
         run: RunId,
-        /// What it waits for; empty when only runs below it wait.
+        /// The questions and times that it waits for; empty when only runs below it wait.
         waiting: Vec<Waiting>,
     },
     /// The run could not be driven on.
     #[error("the run could not be driven on: {}", chain(.source))]
     Runtime {
-        /// Why.
+        /// The reason.
         #[source]
         source: RuntimeError,
-        /// What had been reached, where that is known.
+        /// The result so far, if the run had begun.
         partial: Option<Partial>,
     },
     /// A fault in levity or in a part of your own.
     #[error("the run could not go on: {what}")]
     Internal {
-        /// What is wrong.
+        /// The problem.
         what: String,
-        /// What had been reached.
+        /// The result so far.
         partial: Partial,
     },
     /// A command did not reach its run.
@@ -151,7 +151,7 @@ impl std::fmt::Debug for Error {
     }
 }
 
-/// What kind of error it is.
+/// The kinds of [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -202,7 +202,7 @@ impl Error {
         Self::Setting { setting, problem: problem.into() }
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::EmptyPrompt | Self::Setting { .. } | Self::Config(_) => ErrorKind::Config,
@@ -232,7 +232,7 @@ impl Error {
         }
     }
 
-    /// What a run had reached, where one had begun.
+    /// Returns the result so far, if a run had begun.
     pub fn partial(&self) -> Option<&Partial> {
         match self {
             Self::Limit { partial, .. }

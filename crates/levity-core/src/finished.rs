@@ -49,7 +49,7 @@ impl<D> Finished<D> {
         self.0.ending.value.as_ref()
     }
 
-    /// How the run ended.
+    /// The status of the run at its end.
     pub fn status(&self) -> &Status {
         &self.0.ending.status
     }
@@ -59,7 +59,7 @@ impl<D> Finished<D> {
         matches!(self.status(), Status::BestEffort(_))
     }
 
-    /// Why the model stopped at its last words. [`Finish::Length`] means that they are cut short.
+    /// The reason why the model stopped its last reply. [`Finish::Length`] means that they are cut short.
     pub fn finish(&self) -> Option<&Finish> {
         self.0.ending.finish.as_ref()
     }
@@ -69,12 +69,12 @@ impl<D> Finished<D> {
         self.0.ending.usage
     }
 
-    /// What was done, runs below it included.
+    /// Counts of turns and calls, runs below it included.
     pub fn stats(&self) -> Stats {
         self.0.ending.stats
     }
 
-    /// What the model told whoever runs it, by tools that are signals, in that order.
+    /// The signals of the model, in their order: calls of tools that are signals.
     pub fn signals(&self) -> &[Signal] {
         &self.0.ending.signals
     }
@@ -154,7 +154,7 @@ impl<D> fmt::Debug for Finished<D> {
 pub struct Reached<M> {
     /// The run.
     pub run: RunId,
-    /// How it ended; of a run that could not be driven to its end, what there is.
+    /// The ending; of a run that could not be driven to its end, the result so far.
     pub ending: Ending,
     /// The machine.
     pub machine: M,
@@ -183,7 +183,7 @@ impl<M> Reached<M> {
     }
 }
 
-/// What a run had reached that ended without an answer; see [`Error::partial`].
+/// The result so far of a run that ended without an answer; see [`Error::partial`].
 // In a box, which keeps the error that has it small.
 #[derive(Clone)]
 pub struct Partial(Box<Arc<dyn AnyResult>>);
@@ -214,7 +214,7 @@ impl Partial {
         &self.0.ending().text
     }
 
-    /// How the run ended.
+    /// The status of the run at its end.
     pub fn status(&self) -> &Status {
         &self.0.ending().status
     }
@@ -224,12 +224,12 @@ impl Partial {
         self.0.ending().usage
     }
 
-    /// What was done, runs below it included.
+    /// Counts of turns and calls, runs below it included.
     pub fn stats(&self) -> Stats {
         self.0.ending().stats
     }
 
-    /// What the model told whoever runs it, by tools that are signals, in that order.
+    /// The signals of the model, in their order: calls of tools that are signals.
     pub fn signals(&self) -> &[Signal] {
         &self.0.ending().signals
     }

@@ -38,7 +38,7 @@ pub trait Machine: Send {
     /// How it ended, once it did.
     fn ending(&self) -> Option<&Ending>;
 
-    /// What there is by now, as an ending: for a run that cannot be driven to its end.
+    /// Returns the result so far as an ending, for a run that cannot be driven to its end.
     fn so_far(&self, status: Status) -> Ending {
         Ending::new(status)
     }

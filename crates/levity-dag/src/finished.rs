@@ -11,10 +11,10 @@ use crate::notice::{StepSpent, StepStatus};
 use crate::plan::Plan;
 use crate::step::StepId;
 
-/// What a run of a plan came to; see [`Finished`] and [`TeamDetails`]. Its text is what the last of the steps that are done gave.
+/// The result of a team's run; see [`Finished`] and [`TeamDetails`]. Its text is the output of the last step that is done.
 pub type TeamAnswer = Finished<TeamDetails>;
 
-/// What only the result of a team's run has: variables, steps and the plan.
+/// The part of a result that only a team's run has: variables, steps and the plan.
 pub struct TeamDetails {
     machine: Box<GraphMachine>,
     variables: BTreeMap<Arc<str>, Value>,

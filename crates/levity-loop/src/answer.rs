@@ -6,10 +6,10 @@ use serde_json::Value;
 use crate::machine::{AgentMachine, Parts};
 use crate::spec::AgentSpec;
 
-/// What an agent answered, with the conversation that led there; see [`Finished`] and [`AgentDetails`].
+/// The answer of an agent, with the conversation that led there; see [`Finished`] and [`AgentDetails`].
 pub type Answer = Finished<AgentDetails>;
 
-/// What only the result of an agent's run has: the conversation that led there.
+/// The part of a result that only an agent's run has: the conversation that led there.
 #[derive(Clone)]
 pub struct AgentDetails {
     history: History,

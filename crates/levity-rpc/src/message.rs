@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn message_that_was_written_is_read_unchanged() {
         let (id, params) = (json!(7), json!({"a": [1]}));
         assert_eq!(
             Message::parse(&Message::request(7, "m", &params)),

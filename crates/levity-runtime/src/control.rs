@@ -239,7 +239,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Why the run is to end, if the order is to end it.
+    /// The reason for the end, if the order is a cancel.
     fn cancels(&self) -> Option<&str> {
         match &self.what {
             What::Command(Command::Cancel { reason }) => Some(reason),

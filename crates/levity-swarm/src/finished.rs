@@ -9,10 +9,10 @@ use crate::machine::{Shown, SwarmMachine};
 use crate::plan::Delegation;
 use crate::report::{Report, missing};
 
-/// What a run of a swarm came to; see [`Finished`] and [`SwarmDetails`].
+/// The result of a swarm's run; see [`Finished`] and [`SwarmDetails`].
 pub type SwarmAnswer = Finished<SwarmDetails>;
 
-/// What only the result of a swarm's run has: who did what, and all that was said.
+/// The part of a result that only a swarm's run has: reports of the workers, and all messages.
 pub struct SwarmDetails {
     machine: Box<SwarmMachine>,
     shown: Box<Shown>,

@@ -176,17 +176,7 @@ fn allowed_lines_run_only_what_reads() {
         }
         for shell in &shells {
             fs::write(work.join("a"), "").unwrap();
-            let _ = Command::new(shell)
-                .args(["-c", &line])
-                .current_dir(&work)
-                .env_clear()
-                .env("PATH", &bin)
-                .env("RAN", &ran)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .unwrap();
+            run_in(shell, &line, &work, &bin, &ran);
             for name in names(&ran) {
                 let reads = ["ls", "cat", "head", "grep", "git", "find", "sort"].contains(&&*name);
                 assert!(reads, "{shell} ran {name}: {line:?}");
@@ -243,17 +233,7 @@ fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
                 }
                 allowed += 1;
                 for shell in &shells {
-                    let _ = Command::new(shell)
-                        .args(["-c", &line])
-                        .current_dir(&work)
-                        .env_clear()
-                        .env("PATH", &bin)
-                        .env("RAN", &ran)
-                        .stdin(Stdio::null())
-                        .stdout(Stdio::null())
-                        .stderr(Stdio::null())
-                        .status()
-                        .unwrap();
+                    run_in(shell, &line, &work, &bin, &ran);
                     for name in names(&ran) {
                         assert_eq!(name, "cat", "{shell} ran {name}: {line:?}");
                         let given = fs::read_to_string(ran.join(&name)).unwrap();
@@ -292,4 +272,11 @@ fn call_with_long_arguments_is_asked_about_like_a_long_line() {
         assert_eq!(policy.judge(Line::Argv(&words)), expected);
         assert_eq!(policy.judge(Line::Shell(&words.join(" "))), expected);
     }
+}
+
+/// Runs a line in a shell that finds only the programs of `bin`, which note in `ran` that they were run.
+fn run_in(shell: &str, line: &str, work: &Path, bin: &Path, ran: &Path) {
+    let mut command = Command::new(shell);
+    command.args(["-c", line]).current_dir(work).env_clear().env("PATH", bin).env("RAN", ran);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
 }
