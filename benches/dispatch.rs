@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use levity::prelude::*;
+use levity::core::RunId;
 use levity::runtime::SystemWorld;
 use levity_core::ToolCall;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use levity::prelude::*;
 use levity::runtime::SystemWorld;
+use levity::tools::{Policy, Rule};
 use levity_core::ToolSpec;
 use levity_tools::{Dispatcher, Registry, Schema};
 use tokio::runtime;

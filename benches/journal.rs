@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use levity::core::{
-    EffectId, Entry, Journal, Limits, MachineKind, Opened, Outcome, Record, RunQuery, RunState, Timestamp,
-    ToolCall, ToolResult,
+    EffectId, Entry, Journal, Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState,
+    Timestamp, ToolCall, ToolResult,
 };
 use levity::prelude::*;
-use levity::runtime::{Durability, SqliteJournal};
+use levity::runtime::{Durability, FileJournal, SqliteJournal};
 use serde_json::json;
 use tokio::runtime;
 use tokio::task::JoinSet;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity_core::{Deltas, ModelCard, ModelError, Part, Request, Response, Role, ToolCall, Usage};
 use serde_json::json;
 use tokio::runtime;

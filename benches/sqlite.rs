@@ -17,6 +17,7 @@ mod subject;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use levity::core::RunId;
 use levity::prelude::*;
 use levity::runtime::{Durability, SqliteJournal};
 use levity_core::{

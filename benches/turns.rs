@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use levity::core::Journal as _;
+use levity::core::{Journal as _, RunId};
 use levity::prelude::*;
-use levity::runtime::Durability;
+use levity::runtime::{Durability, FileJournal, MemoryJournal};
 use levity_core::ToolSpec;
 use tokio::runtime;
 

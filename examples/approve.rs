@@ -6,6 +6,7 @@
 
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::json;
 
 /// Deletes a file.

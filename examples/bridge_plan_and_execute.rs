@@ -3,6 +3,7 @@
 //! Host and client are in one program here; they are two in `levity bridge host` and `levity bridge stdio`.
 
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost};
 use levity::serve::{Gate, Listener, Runs, Token};

@@ -3,6 +3,7 @@
 //! The client is an agent, too: it has the tools that `levity bridge stdio` offers by MCP.
 
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools};
 use levity::serve::{Gate, Listener, Runs, Token};

@@ -5,7 +5,7 @@
 //! ```
 
 use levity::agent::Low;
-use levity::core::{ModelCard, Price};
+use levity::core::{ModelCard, Money, Price};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;

@@ -5,6 +5,7 @@
 //! ```
 
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::serve::http::HttpApi;
 use levity::serve::{Gate, Listener, Runs, Token};
 use levity::test::ScriptedModel;

@@ -4,6 +4,7 @@
 //! cargo run --example python
 //! ```
 
+use levity::core::Event;
 use levity::prelude::*;
 use levity::python::{Python, RunPython, tools_of};
 use levity::test::ScriptedModel;

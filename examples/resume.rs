@@ -4,8 +4,9 @@
 //! cargo run --example resume
 //! ```
 
+use levity::core::RunId;
 use levity::prelude::*;
-use levity::runtime::replay;
+use levity::runtime::{MemoryJournal, replay};
 use levity::test::{FaultyJournal, ScriptedModel, Turn};
 use serde_json::json;
 

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use levity::core::Progress;
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;

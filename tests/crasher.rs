@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Change, Delta, Deltas, Journal, JournalError, MemoryStore, ModelCard, ModelError, OpenRun, Record,
-    Request, Role, RunLog, RunQuery, RunSummary,
+    Approver, Ask, Change, Delta, Deltas, Journal, JournalError, MemoryStore, ModelCard, ModelError, OpenRun,
+    Record, Request, Role, RunId, RunLog, RunQuery, RunSummary,
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;

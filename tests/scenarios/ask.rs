@@ -1,6 +1,6 @@
 //! A model asks the user, and says by a call that it is done.
 
-use levity::core::{Decision, Post, ToolChoice, Wanted};
+use levity::core::{Approver, Ask, Decision, Post, ToolChoice, Wanted};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;

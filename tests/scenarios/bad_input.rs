@@ -1,8 +1,12 @@
 use std::time::Duration;
 
-use levity::core::{Finish, ModelErrorKind, Status, ToolChoice, ToolErrorKind, ToolResult};
+use levity::core::{
+    Approver, Ask, Finish, ModelErrorKind, RunId, Status, ToolChoice, ToolErrorKind, ToolResult,
+};
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::test::{FaultyJournal, FaultyTool, ManualWorld, RecordingTool, ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::{Value, json};
 
 use crate::support::{add, assert_whole, broken};

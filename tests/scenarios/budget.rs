@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity::agent::{AgentBuilder, Low};
 use levity::core::{
-    Deltas, EventKind, Finish, Limit, ModelCard, ModelError, ModelErrorKind, Money, Part, Price, Request,
-    Response, Role, Status, ToolCall, ToolChoice, Usage, Worst,
+    Deltas, Event, EventKind, Finish, Limit, ModelCard, ModelError, ModelErrorKind, Money, Part, Price,
+    Request, Response, Role, Status, ToolCall, ToolChoice, Usage, Worst,
 };
 use levity::prelude::*;
-use levity::runtime::replay;
+use levity::runtime::{MemoryJournal, replay};
 use levity::test::{FaultyJournal, ManualWorld, RecordingTool, ScriptedModel, Turn};
 use serde_json::json;
 

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use levity::core::{
-    Compacted, EventKind, ModelCard, ModelErrorKind, Part, Request, Response, Role, ToolCall, ToolOutput,
+    Compacted, Event, EventKind, Hints, ModelCard, ModelErrorKind, Part, Request, Response, Role, ToolCall,
+    ToolOutput,
 };
 use levity::memory::Window;
 use levity::prelude::*;

@@ -2,15 +2,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity::core::ControlError;
 use levity::core::{
-    Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, Decision, Delta, Deltas, Effect,
-    EffectId, Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request, Status, Step,
-    ToolCall, ToolErrorKind, ToolRun,
+    Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, ControlError, Decision, Delta,
+    Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request,
+    Status, Step, ToolCall, ToolErrorKind, ToolRun,
 };
 use levity::prelude::*;
 use levity::runtime::Job;
 use levity::test::{RecordingTool, ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use levity::core::{Entry, Journal, JournalErrorKind, MemoryStore, Record, RunQuery};
+use levity::core::{Entry, Journal, JournalErrorKind, MemoryStore, Record, RunId, RunQuery};
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
 use levity::runtime::SqliteJournal;

@@ -1,6 +1,8 @@
-use levity::core::{EventKind, Journal as _, Limit, Status, ToolErrorKind};
+use levity::core::{Event, EventKind, Journal as _, Limit, Status, ToolErrorKind};
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::test::{ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::json;
 
 use crate::support::{Files, add, assert_whole, drop_at, runtime, watch};

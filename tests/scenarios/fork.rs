@@ -1,10 +1,10 @@
 //! A run that goes another way from a record of an old one.
 
-use levity::core::{Entry, EventKind, Journal as _, RunQuery};
+use levity::core::{Approver, Ask, Entry, EventKind, Journal as _, RunId, RunQuery};
 use levity::prelude::*;
-use levity::runtime::TypedOutput as _;
-use levity::runtime::{Comparison, RunReport};
+use levity::runtime::{Comparison, RunReport, TypedOutput as _};
 use levity::test::{ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::json;
 
 use crate::support::{Counter, add, runtime};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity::core::{Message, Part, Request, Response, Usage};
+use levity::core::{Event, Hints, Message, Part, Request, Response, Usage};
 use levity::dag::{
     Catalogue, Error, Notice, Parts, Plan, Session, SessionFilter, Sessions, Step, StepStatus, Strategy,
     Team, TeamInput, View,
@@ -11,7 +11,9 @@ use levity::mcp::{ServerConfig, Servers, Wait};
 use levity::memory::{Recall, Scope};
 use levity::prelude::*;
 use levity::python::RunPython;
+use levity::runtime::FileJournal;
 use levity::test::{FunctionModel, RecordingTool};
+use levity::tools::Policy;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use levity::agent::SecretGuard;
-use levity::core::{Journal as _, ModelError, ModelErrorKind, Post, Secrets, Stage};
+use levity::core::{Hints, Journal as _, ModelError, ModelErrorKind, Post, RunId, Secrets, Stage};
 use levity::llm::{AnthropicModel, Models, OpenAiModel};
 use levity::memory::FileMemory;
 use levity::prelude::*;
+use levity::runtime::{FileJournal, SqliteJournal};
 use levity::test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::json;
 

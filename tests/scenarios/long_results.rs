@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use levity::core::{Digest, Entry, Finish, History, Journal, Record, Request, Response, ToolCall};
 use levity::prelude::*;
-use levity::runtime::{Durability, FileJournal};
+use levity::runtime::{Durability, FileJournal, MemoryJournal};
 use levity::test::{FunctionModel, ScriptedModel, Turn, crash};
 use serde_json::{Value, json};
 

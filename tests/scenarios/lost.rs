@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use levity::core::ControlError;
-use levity::core::{LostCall, Post, Resolution, Resolver, ToolOutput};
+use levity::core::{ControlError, LostCall, Post, Resolution, Resolver, RunId, ToolOutput};
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::test::ScriptedModel;
 use serde_json::json;
 

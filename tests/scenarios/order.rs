@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use levity::core::{EventKind, Hints, ToolSpec};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::{Value, json};
 
 use crate::support::approve_all;

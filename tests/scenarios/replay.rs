@@ -1,7 +1,6 @@
 //! A replay tells the same events, and a changed world is noticed.
 
-use levity::core::RuntimeError;
-use levity::core::{Entry, EventKind, Limit, Record, RunId, Status};
+use levity::core::{Entry, Event, EventKind, Limit, Record, RunId, RuntimeError, Status};
 use levity::prelude::*;
 use levity::runtime::replay;
 use levity::test::{ScriptedModel, Turn};

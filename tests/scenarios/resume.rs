@@ -1,8 +1,8 @@
 //! A run that is resumed goes on where it was: what has ended stays ended, and what was used stays used.
 
-use levity::core::{Journal, RunQuery};
+use levity::core::{Event, Journal, RunQuery};
 use levity::prelude::*;
-use levity::runtime::RunHandle;
+use levity::runtime::{MemoryJournal, RunHandle};
 use levity::test::{FaultyJournal, ScriptedModel, Turn};
 use serde_json::json;
 

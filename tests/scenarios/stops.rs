@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity::core::{Entry, Journal, Outcome, RunQuery};
+use levity::core::{Approver, Ask, Entry, Journal, Outcome, RunQuery};
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::test::crash::{self, Crashes, Life, Tally};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity::core::{ContextAsk, ContextBlock, ContextError, ContextSource, History, Role};
+use levity::core::{ContextAsk, ContextBlock, ContextError, ContextSource, Event, History, Role};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::test::ManualWorld;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use levity::core::{Finish, History, Journal, Part, Request, Response, Role, ToolCall, ToolSource};
 use levity::prelude::*;
+use levity::runtime::MemoryJournal;
 use levity::test::{FunctionModel, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::{Value, json};
 

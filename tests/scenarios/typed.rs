@@ -2,8 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use levity::core::{Abilities, ModelCard, Role};
 use levity::prelude::*;
-use levity::runtime::TypedOutput as _;
-use levity::runtime::replay;
+use levity::runtime::{MemoryJournal, TypedOutput as _, replay};
 use levity::test::ScriptedModel;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use levity::core::ControlError;
-use levity::core::{Command, Decision, Entry, Journal as _, Post, RunQuery, RunState, Timestamp, World as _};
+use levity::core::{
+    Command, ControlError, Decision, Entry, Journal as _, Post, RunId, RunQuery, RunState, Timestamp,
+    World as _,
+};
 use levity::prelude::*;
-use levity::runtime::Told;
+use levity::runtime::{MemoryJournal, Told};
 use levity::test::{ManualWorld, ScriptedModel, Turn};
+use levity::tools::{Policy, Rule};
 use serde_json::json;
 
 use crate::support::{Counter, runtime};
@@ -221,7 +224,7 @@ async fn a_run_below_that_asks_can_be_answered_while_the_run_above_it_works() {
 async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
     let folder = std::env::temp_dir().join(format!("levity-left-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let journal = levity::prelude::SqliteJournal::new(folder.join("runs.db")).unwrap();
+    let journal = levity::runtime::SqliteJournal::new(folder.join("runs.db")).unwrap();
     let runtime = Runtime::new().with_journal(journal.clone());
     let sent = Counter::default();
     let agent = sender(sends(), &sent, runtime.clone());

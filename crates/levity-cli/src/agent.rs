@@ -11,6 +11,7 @@ use levity::core::{Part, Response, Role, ToolCall};
 use levity::llm::{Error as ModelsError, ModelExt as _};
 use levity::prelude::*;
 use levity::test::{FunctionModel, ScriptedModel};
+use levity::tools::{Policy, Rule};
 use serde_json::json;
 
 use crate::logs::LogArgs;

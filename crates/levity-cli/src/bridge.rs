@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use levity::core::CancelToken;
 use levity::prelude::*;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools, HostLimits, Notice};

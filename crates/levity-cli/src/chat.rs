@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use levity::core::text::is_blank;
-use levity::core::{ConversationId, Delta, Status};
+use levity::core::{ConversationId, Delta, Event, Status};
 use levity::memory::InMemory;
 use levity::prelude::*;
 

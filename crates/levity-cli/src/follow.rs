@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::process::ExitCode;
 
-use levity::core::{Delta, Ending, Failure, Record, RunSummary, Status, Wanted};
+use levity::core::{Ask, Delta, Ending, Event, Failure, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 
@@ -221,7 +221,7 @@ fn conclude(args: &AgentArgs, answer: &Answer, kept: bool) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use levity::core::{EffectId, ToolCall};
+    use levity::core::{EffectId, RunId, ToolCall};
     use serde_json::json;
 
     use super::*;

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::core::{Journal as _, Record};
+use levity::core::{Journal as _, Record, RunId};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 

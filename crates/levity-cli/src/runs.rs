@@ -2,8 +2,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::core::{Entry, Journal, Record, RunQuery};
-use levity::prelude::*;
+use levity::core::{Entry, Journal, Record, RunId, RunQuery};
 
 use crate::agent::AgentArgs;
 use crate::marks::{OwnJournal, Trust};

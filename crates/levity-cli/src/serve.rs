@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use levity::prelude::CancelToken;
+use levity::core::CancelToken;
 use levity::serve::{Listener, Runs};
 
 use crate::drive::told_to_end;

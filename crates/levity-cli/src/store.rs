@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use levity::core::{Journal, JournalError};
-use levity::prelude::*;
+use levity::runtime::{FileJournal, SqliteJournal};
 
 use crate::marks::{OwnJournal, Trust};
 use crate::terminal::{chain, note};

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use levity::core::RunSummary;
+use levity::core::{RunId, RunSummary};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmInput};
+use levity::tools::Rule;
 
 use crate::agent::ModelArgs;
 use crate::drive::drive;

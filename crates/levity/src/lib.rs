@@ -111,19 +111,15 @@ mod named;
 #[expect(dead_code, unreachable_pub, reason = "only tests call it here")]
 mod unnamed;
 
-/// What nearly every program needs.
+/// The names that nearly every program uses: an agent and its answer, tools, and a runtime that is watched and limited.
+///
+/// Everything else is in the module of its crate, such as `levity::runtime::FileJournal` or `levity::tools::Policy`.
 pub mod prelude {
-    pub use levity_core::{
-        Approver, Ask, CancelToken, Deadline, Decision, Event, EventKind, Hints, Limits, Message, Model,
-        Money, Progress, RunId, Tool, ToolCx, ToolError, ToolOutput,
-    };
+    pub use levity_core::{Decision, EventKind, Limits, Message, Model, Tool, ToolCx, ToolError, ToolOutput};
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]
     pub use levity_macros::tool;
-    #[cfg(feature = "sqlite")]
-    pub use levity_runtime::SqliteJournal;
-    pub use levity_runtime::{FileJournal, MemoryJournal, Runtime};
-    pub use levity_tools::{Policy, Rule};
+    pub use levity_runtime::Runtime;
 }
 
 #[cfg(doctest)]

@@ -13,6 +13,7 @@ use levity::eval::{
 use levity::llm::Models;
 use levity::prelude::*;
 use levity::runtime::__private::refuse_link;
+use levity::runtime::FileJournal;
 
 use super::{Problem, Scoring, is_judged};
 use crate::agent::{retried, warn};

@@ -140,7 +140,7 @@ fn decided(ask: &Ask, line: &str) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use levity::core::{EffectId, ToolCall};
+    use levity::core::{EffectId, RunId, ToolCall};
     use serde_json::json;
 
     use super::*;

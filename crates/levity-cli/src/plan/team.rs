@@ -8,6 +8,7 @@ use std::time::Duration;
 use levity::dag::{AgentPart, Catalogue, Parts, Sessions, Team, TeamBuilder};
 use levity::prelude::*;
 use levity::python::RunPython;
+use levity::tools::{Policy, Rule};
 
 use super::given::ReadGivenFile;
 use super::{PlanArgs, demo};

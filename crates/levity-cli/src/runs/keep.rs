@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::core::{Journal, RunQuery};
-use levity::prelude::*;
+use levity::core::{Journal, RunId, RunQuery};
 use levity::runtime::__private::{LARGEST, read_at_most};
 use levity::runtime::{export, import};
 

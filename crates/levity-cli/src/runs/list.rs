@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use levity::core::{RunQuery, RunState, RunSummary, Timestamp};
+use levity::core::{RunId, RunQuery, RunState, RunSummary, Timestamp};
 use levity::prelude::*;
 use levity::runtime::{Comparison, RunReport};
 

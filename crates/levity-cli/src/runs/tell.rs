@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use levity::core::{
-    Command, EffectId, Entry, Journal, Post, Record, Resolution, RunSummary, ToolOutput, Waiting,
+    Command, EffectId, Entry, Journal, Post, Record, Resolution, RunId, RunSummary, ToolOutput, Waiting,
 };
 use levity::prelude::*;
 use levity::runtime::Told;

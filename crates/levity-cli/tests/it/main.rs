@@ -336,7 +336,9 @@ fn a_run_that_was_paused_goes_on() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
+    use levity::core::Hints;
     use levity::prelude::*;
+    use levity::runtime::FileJournal;
     use levity::test::ScriptedModel;
     use serde_json::json;
 
