@@ -43,28 +43,43 @@ pub(crate) struct AgentArgs {
 /// What the agent is made of.
 #[derive(Args)]
 pub(crate) struct Made {
-    /// What the model is told before everything else.
-    #[arg(long, default_value = "Be brief.")]
-    instructions: String,
-    #[command(flatten)]
-    model: ModelArgs,
+    /// What the model is told before everything else [default: Be brief.].
+    #[arg(long, value_name = "TEXT")]
+    instructions: Option<String>,
     /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
     #[arg(long, value_name = "PATH")]
     pub(crate) memory: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What agents are made of, whether one works alone or several work in a team or a swarm.
+#[derive(Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
     pub(crate) tools: ToolArgs,
     #[command(flatten)]
-    mcp: McpArgs,
+    pub(crate) mcp: McpArgs,
     #[command(flatten)]
     pub(crate) logs: LogArgs,
-    /// Ask before this tool is called; may be given more than once.
+    /// Ask before this tool is called, whoever calls it; may be given more than once.
     #[arg(long, value_name = "TOOL")]
-    ask: Vec<String>,
-    /// How many turns a run may take; the last one has no tools.
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Limits")]
-    max_turns: u64,
+    pub(crate) ask: Vec<String>,
+    /// How many turns an agent may take for its task; the last one has no tools [default: 10; in a team 15; in a swarm 20, its
+    /// coder 40].
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) max_turns: Option<u64>,
     #[command(flatten)]
     pub(crate) options: RunOptions,
+}
+
+impl Common {
+    /// The rules of `--ask`.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = Rule> {
+        self.ask.iter().map(|tool| Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
+    }
 }
 
 /// Where what is worth knowing about an agent is said.
@@ -140,6 +155,12 @@ impl AgentArgs {
 }
 
 impl Made {
+    /// An option that only an agent alone has, if one was given.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let instructions = self.instructions.as_ref().map(|_| "--instructions");
+        instructions.or(self.memory.as_ref().map(|_| "--memory"))
+    }
+
     /// The agent before it is built. Without a memory it has none: a run of a conversation must not go on as if that
     /// were empty.
     pub(crate) async fn builder(
@@ -147,9 +168,9 @@ impl Made {
         runtime: Runtime,
         voice: Voice,
     ) -> Result<(AgentBuilder, Offered), String> {
-        let mut is_demo = self.model.script.is_some();
-        let model = self.model.open(
-            &self.options,
+        let mut is_demo = self.common.model.script.is_some();
+        let model = self.common.model.open(
+            &self.common.options,
             |text| voice.tell(text),
             || {
                 is_demo = true;
@@ -168,23 +189,21 @@ impl Made {
         runtime: Runtime,
         voice: Voice,
     ) -> Result<(AgentBuilder, Offered), String> {
-        let ask = |policy: Policy, tool: &String| {
-            policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
-        };
-        let mut agent = self
+        let common = &self.common;
+        let mut agent = common
             .options
             .add_to(Agent::builder(model.clone()), &model)
-            .instructions(self.instructions.as_str())
+            .instructions(self.instructions.as_deref().unwrap_or("Be brief."))
             .waits(LONGEST_WAIT)
             .ask_user()
-            .policy(self.ask.iter().fold(Policy::new(), ask))
-            .max_turns(self.max_turns);
+            .policy(common.asked().fold(Policy::new(), Policy::rule))
+            .max_turns(common.max_turns.unwrap_or(10));
         if let Some(path) = &self.memory {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
         let quiet = voice == Voice::Quiet;
-        let agent = self.tools.add_to(agent.runtime(runtime), quiet, |text| voice.tell(text))?;
-        let offered = self.mcp.start(|text| voice.warn(text)).await?;
+        let agent = common.tools.add_to(agent.runtime(runtime), quiet, |text| voice.tell(text))?;
+        let offered = common.mcp.start(|text| voice.warn(text)).await?;
         Ok((offered.add_to(agent), offered))
     }
 }

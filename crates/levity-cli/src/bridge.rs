@@ -144,10 +144,10 @@ async fn pass_on(args: Stdio) -> Result<(), Problem> {
 }
 
 async fn serve(args: Host) -> Result<(), Problem> {
-    let space = args.made.tools.space().map_err(wrong)?;
+    let space = args.made.common.tools.space().map_err(wrong)?;
     let space = space.ok_or_else(|| wrong("a host needs a folder; name it with `--workspace DIR`"))?;
     let token = token(TOKEN.0, args.token_file.as_deref(), TOKEN.1).map_err(wrong)?;
-    let logs = args.made.logs.open().map_err(wrong)?;
+    let logs = args.made.common.logs.open().map_err(wrong)?;
     let (journal, tasks) = kept(&args, &space).map_err(wrong)?;
     let limits = HostLimits::new().read(args.read_limit).write(args.write_limit);
     let board = Board::new().map_err(|error| (format!("nothing can be printed: {error}"), 1))?;

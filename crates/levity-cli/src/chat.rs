@@ -51,7 +51,7 @@ struct Talk {
 
 impl Talk {
     async fn open(args: &Chat) -> Result<(Self, Offered), String> {
-        let logs = args.agent.made.logs.open()?;
+        let logs = args.agent.made.common.logs.open()?;
         let (runtime, kept) = (Runtime::new(), args.agent.made.memory.as_deref());
         let (mut agent, offered) = args.agent.builder(runtime.clone()).await?;
         if kept.is_none() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use levity::core::{Ask, Delta, Ending, Event, Failure, Record, RunSummary, Status, Wanted};
 use levity::prelude::*;
-use levity::runtime::RunHandle;
+use levity::runtime::{RunHandle, Runnable};
 
 use crate::agent::AgentArgs;
 use crate::input::Input;
@@ -47,7 +47,7 @@ pub(crate) fn failed(error: &levity::Error) -> ExitCode {
 }
 
 /// Lets a run go on whose records leave it paused: nobody else could say so here.
-pub(crate) async fn go_on(run: &RunHandle<Agent>, records: &[Record]) {
+pub(crate) async fn go_on<W: Runnable>(run: &RunHandle<W>, records: &[Record]) {
     if RunSummary::of(run.id(), records).is_some_and(|summary| summary.paused) {
         // A run that could not be opened says so itself.
         let _ = run.resume().await;

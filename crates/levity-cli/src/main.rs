@@ -9,6 +9,7 @@ mod drive;
 mod eval;
 mod follow;
 mod input;
+mod kind;
 mod limits;
 mod logs;
 mod marks;
@@ -38,8 +39,8 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    done: there is an answer
   1    it failed: there is no answer
   2    the call is wrong: an option, a file, a model that cannot be had
-  3    the run waits in its journal, and can be resumed (run, runs, swarm)
-  4    some of it is done, but not all (plan, swarm)
+  3    the run waits in its journal, and can be resumed (run, runs, plan, swarm)
+  4    some of it is done, but not all (plan, runs, swarm)
   130  cancelled by Ctrl-C or by the system";
 
 /// Run agents from the terminal.

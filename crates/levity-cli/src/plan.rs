@@ -11,7 +11,7 @@ mod screen;
 mod team;
 mod told;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Once};
 
@@ -23,19 +23,16 @@ use levity::dag::{
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 
-use crate::agent::ModelArgs;
-use crate::logs::LogArgs;
+use crate::agent::Common;
 use crate::marks::{OwnJournal, Trust};
-use crate::mcp::McpArgs;
-use crate::options::RunOptions;
 use crate::store;
 use crate::terminal::{chain, complain, note};
-use crate::tools::ToolArgs;
 
 use drive::Driven;
 pub(crate) use end::{Drawing, export};
-use screen::{Screen, ViewKind};
-use told::Told;
+pub(crate) use screen::ViewKind;
+pub(crate) use team::TeamShape;
+pub(crate) use told::Told;
 
 /// How `levity plan` is called.
 #[derive(Args)]
@@ -47,9 +44,6 @@ pub(crate) struct PlanArgs {
     /// A file to work with; it is looked at before the plan is made, and agents can read it. May be given more than once.
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
-    /// The folder of the agents (`agent_config.yaml` and prompts), on top of those that are built in.
-    #[arg(long, value_name = "DIR")]
-    agents: Option<PathBuf>,
     /// A plan (JSON) to carry out, in place of making one.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "fork"])]
     plan: Option<PathBuf>,
@@ -71,30 +65,15 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "STEP", requires = "fork")]
     redo: Vec<String>,
     #[command(flatten)]
-    model: ModelArgs,
+    shape: TeamShape,
+    /// How many steps may run at a time [default: 16].
+    #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
+    max_parallel: Option<usize>,
     #[command(flatten)]
-    tools: ToolArgs,
-    #[command(flatten)]
-    mcp: McpArgs,
-    /// How many steps may run at a time.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    max_parallel: usize,
-    /// How many times the plan may be changed when steps fail.
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    max_replans: u32,
-    /// Ask before a plan, or a change of it, is carried out.
-    #[arg(long)]
-    ask_plan: bool,
-    /// Ask before this tool is called, whoever calls it; may be given more than once.
-    #[arg(long, value_name = "TOOL")]
-    ask: Vec<String>,
-    /// How many turns an agent may take for a step [default: 15].
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    max_turns: Option<u64>,
-    #[command(flatten)]
-    options: RunOptions,
-    #[command(flatten)]
-    logs: LogArgs,
+    common: Common,
+    /// Leave the run in its journal when all it does is wait, for a person or a time.
+    #[arg(long, requires = "sessions")]
+    park: bool,
     /// Print the graph as well, after the answer.
     #[arg(long, value_enum, value_name = "FORM")]
     export: Option<Drawing>,
@@ -109,6 +88,15 @@ pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
     }
 }
 
+/// The sessions of a folder; the user is told once when one cannot be kept.
+pub(crate) fn sessions(folder: &Path) -> Sessions {
+    let told = Once::new();
+    // The run goes on, and the next write is tried: one warning is enough.
+    Sessions::open(folder).on_error(move |error: &SessionError| {
+        told.call_once(|| note(&format!("the session cannot be kept up to date: {}", chain(error))));
+    })
+}
+
 /// The folder of the sessions, and the journal beside them.
 struct Kept {
     sessions: Sessions,
@@ -116,13 +104,8 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(folder: &std::path::Path) -> Self {
-        let told = Once::new();
-        // The run goes on, and the next write is tried: one warning is enough.
-        let warn = move |error: &SessionError| {
-            told.call_once(|| note(&format!("the session cannot be kept up to date: {}", chain(error))));
-        };
-        Self { sessions: Sessions::open(folder).on_error(warn), journal: folder.join("journal") }
+    fn new(folder: &Path) -> Self {
+        Self { sessions: sessions(folder), journal: folder.join("journal") }
     }
 
     fn open_journal(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
@@ -142,7 +125,9 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
         Some(kept) => Runtime::new().with_journal(kept.open_journal(args.trust)?),
         None => Runtime::new(),
     };
-    let (team, offered) = args.team(runtime, kept.as_ref().map(|kept| &kept.sessions)).await?;
+    let sessions = kept.as_ref().map(|kept| &kept.sessions);
+    let (team, offered) =
+        args.shape.build(&args.common, args.max_parallel, &args.files, runtime, sessions).await?;
     let driven = match start(args, &team, kept.as_ref()).await {
         Ok((run, told)) => Ok(drive::drive(run, told, team.runtime()).await),
         Err(problem) => Err(problem),
@@ -160,9 +145,19 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
 
 impl PlanArgs {
     fn told(&self, view: View) -> Result<Arc<Told>, String> {
-        let screen = Screen::new(self.view, &view);
-        Ok(Told::new(view, screen, self.logs.open()?))
+        Ok(Told::new(view, self.view, self.common.logs.open()?, self.park))
     }
+}
+
+/// Shows a run until it ends, then what came of it.
+pub(crate) async fn show(
+    run: RunHandle<Team>,
+    told: Arc<Told>,
+    runtime: &Runtime,
+    kind: ViewKind,
+) -> ExitCode {
+    let driven = drive::drive(run, told, runtime).await;
+    end::say_answer(&driven, kind == ViewKind::Json, kind == ViewKind::None)
 }
 
 fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
@@ -219,9 +214,10 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
     }
     let told = args.told(view)?;
     let mut going_on = team.resume(run).on_event(told.watcher());
-    if let Some(limits) = args.options.given_limits() {
+    if let Some(limits) = args.common.options.given_limits() {
         going_on = going_on.limits(limits);
     }
+    let going_on = if args.park { going_on.park() } else { going_on };
     Ok((going_on.start(), told))
 }
 
@@ -248,6 +244,7 @@ fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, St
 
 fn begun(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<Started, String> {
     let told = args.told(View::new())?;
-    let run = team.run(input).on_event(told.watcher()).try_start().map_err(|error| chain(&error))?;
+    let run = team.run(input).on_event(told.watcher());
+    let run = if args.park { run.park() } else { run }.try_start().map_err(|error| chain(&error))?;
     Ok((run, told))
 }

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
         return complain("a run can only wait in a journal; name one with `--journal`", 2);
     }
-    let logs = match args.agent.made.logs.open() {
+    let logs = match args.agent.made.common.logs.open() {
         Ok(logs) => logs,
         Err(problem) => return complain(&problem, 2),
     };
@@ -89,7 +89,7 @@ async fn known(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Recor
 async fn begin(agent: &Agent, args: &Run, known: &[Record], logs: &Logs) -> RunHandle<Agent> {
     if let Some(id) = args.id.as_ref().filter(|_| !known.is_empty()) {
         let mut resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
-        if let Some(limits) = args.agent.made.options.given_limits() {
+        if let Some(limits) = args.agent.made.common.options.given_limits() {
             resume = resume.limits(limits);
         }
         let run = if args.agent.park { resume.park() } else { resume }.start();

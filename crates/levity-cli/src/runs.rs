@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use levity::core::{Entry, Journal, Record, RunId, RunQuery};
 
 use crate::agent::AgentArgs;
+use crate::kind::Several;
 use crate::marks::{OwnJournal, Trust};
 use crate::store::Where;
 use crate::terminal::{chain, complain, note};
@@ -63,6 +64,8 @@ pub(crate) struct Driven {
     trust: Trust,
     #[command(flatten)]
     agent: AgentArgs,
+    #[command(flatten)]
+    several: Several,
 }
 
 /// One run of a journal.

@@ -16,20 +16,18 @@ use levity::core::{RunId, RunSummary};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmInput};
-use levity::tools::Rule;
 
-use crate::agent::ModelArgs;
+use crate::agent::Common;
 use crate::drive::drive;
-use crate::logs::{LogArgs, Logs};
+use crate::logs::Logs;
 use crate::marks::Trust;
-use crate::mcp::{McpArgs, Offered};
-use crate::options::RunOptions;
+use crate::mcp::Offered;
 use crate::plan::demo::PAUSE;
 use crate::store;
 use crate::terminal::{chain, complain, note, read_text};
-use crate::tools::ToolArgs;
 
-use told::Told;
+pub(crate) use end::{Printed, Shown};
+pub(crate) use told::{Lines, Told};
 
 /// How `levity swarm` is called.
 #[derive(Args)]
@@ -38,21 +36,14 @@ pub(crate) struct SwarmArgs {
     /// What to do, in words.
     #[arg(required_unless_present_any = ["plan", "resume"], value_parser = crate::input::goal)]
     goal: Option<String>,
-    /// Take only this worker; may be given more than once.
-    #[arg(long = "worker", value_enum, value_name = "NAME")]
-    workers: Vec<Name>,
     /// A plan (JSON) to carry out, in place of the router's.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     plan: Option<PathBuf>,
-    /// How many delegations the router's plan may have.
-    #[arg(long, value_name = "N", default_value_t = Router::DEFAULT_DELEGATIONS)]
-    max_delegations: usize,
-    /// How many may work at a time.
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    max_parallel: usize,
-    /// Let workers leave messages for each other.
-    #[arg(long)]
-    talk: bool,
+    #[command(flatten)]
+    shape: SwarmShape,
+    /// How many may work at a time [default: 16].
+    #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
+    max_parallel: Option<usize>,
     /// Keep the run in this folder or SQLite file (`*.db`).
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
@@ -65,21 +56,7 @@ pub(crate) struct SwarmArgs {
     #[arg(long, value_name = "RUN", requires = "journal", conflicts_with = "goal")]
     resume: Option<String>,
     #[command(flatten)]
-    model: ModelArgs,
-    #[command(flatten)]
-    tools: ToolArgs,
-    #[command(flatten)]
-    mcp: McpArgs,
-    /// Ask before this tool is called; may be given more than once.
-    #[arg(long, value_name = "TOOL")]
-    ask: Vec<String>,
-    /// How many turns a worker may take for a task [default: 20; the coder: 40].
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    max_turns: Option<u64>,
-    #[command(flatten)]
-    options: RunOptions,
-    #[command(flatten)]
-    logs: LogArgs,
+    common: Common,
     /// Leave the run in its journal when all it does is wait, for a person or a time.
     #[arg(long, requires = "journal")]
     park: bool,
@@ -92,6 +69,20 @@ pub(crate) struct SwarmArgs {
     /// Print the answer alone.
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// What a swarm is made of.
+#[derive(Args)]
+pub(crate) struct SwarmShape {
+    /// Take only this worker of a swarm; may be given more than once.
+    #[arg(long = "worker", value_enum, value_name = "NAME", help_heading = "Teams and swarms")]
+    workers: Vec<Name>,
+    /// How many delegations the plan of a swarm's router may have [default: 32].
+    #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
+    max_delegations: Option<usize>,
+    /// Let the workers of a swarm leave messages for each other.
+    #[arg(long, help_heading = "Teams and swarms")]
+    talk: bool,
 }
 
 /// The workers there are.
@@ -132,53 +123,88 @@ async fn begin(args: &SwarmArgs) -> Result<ExitCode, String> {
         None => Runtime::new(),
     };
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
-    let offered = args.mcp.start(note).await?;
-    let done = match args.build(runtime, &offered) {
-        Ok(swarm) => work(args, &swarm, plan).await,
-        Err(problem) => Err(problem),
-    };
-    offered.end(done).await
+    let (swarm, offered) = args.shape.build(&args.common, args.max_parallel, runtime, args.quiet).await?;
+    offered.end(work(args, &swarm, plan).await).await
 }
 
 async fn work(args: &SwarmArgs, swarm: &Swarm, plan: Option<Vec<Delegation>>) -> Result<ExitCode, String> {
-    let told = Told::new(args.quiet, args.park);
-    let logs = args.logs.open()?;
+    let told = Told::new(if args.quiet { Lines::None } else { Lines::Plain }, args.park);
+    let logs = args.common.logs.open()?;
     let run = start(args, swarm, plan, (&told, &logs)).await?;
-    let (id, control) = (run.id().clone(), run.control().clone());
-    let driven = drive(run, control, told, swarm.runtime()).await;
-    Ok(end::conclude(args, &id, driven))
+    let answer = if args.json { Printed::Object } else { Printed::Text };
+    let shown = Shown { answer, quiet: args.quiet, kept: args.journal.is_some(), bus: args.bus.as_deref() };
+    Ok(show(run, told, swarm.runtime(), &shown).await)
 }
 
-impl SwarmArgs {
+/// Shows a run until it ends, then what came of it.
+pub(crate) async fn show(
+    run: RunHandle<Swarm>,
+    told: Arc<Told>,
+    runtime: &Runtime,
+    shown: &Shown<'_>,
+) -> ExitCode {
+    let (id, control) = (run.id().clone(), run.control().clone());
+    let driven = drive(run, control, told, runtime).await;
+    end::conclude(shown, &id, driven)
+}
+
+impl SwarmShape {
+    /// An option that was given, if one was.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let workers = (!self.workers.is_empty()).then_some("--worker");
+        let most = self.max_delegations.map(|_| "--max-delegations");
+        workers.or(most).or(self.talk.then_some("--talk"))
+    }
+
     /// The workers that take part.
     fn names(&self) -> Vec<&'static str> {
         let all = if self.workers.is_empty() { Name::value_variants() } else { &self.workers };
         all.iter().map(|name| name.as_str()).collect()
     }
 
-    fn build(&self, runtime: Runtime, offered: &Offered) -> Result<Swarm, String> {
+    /// The swarm, driven by this runtime, and the servers that run beside it.
+    pub(crate) async fn build(
+        &self,
+        common: &Common,
+        max_parallel: Option<usize>,
+        runtime: Runtime,
+        quiet: bool,
+    ) -> Result<(Swarm, Offered), String> {
+        let offered = common.mcp.start(note).await?;
+        match self.with_servers(common, max_parallel, runtime, &offered, quiet) {
+            Ok(swarm) => Ok((swarm, offered)),
+            Err(problem) => offered.end(Err(problem)).await,
+        }
+    }
+
+    fn with_servers(
+        &self,
+        common: &Common,
+        max_parallel: Option<usize>,
+        runtime: Runtime,
+        offered: &Offered,
+        quiet: bool,
+    ) -> Result<Swarm, String> {
         let tell = |text: &str| {
-            if !self.quiet {
+            if !quiet {
                 note(text.trim_end());
             }
         };
         let pause = if io::stderr().is_terminal() { PAUSE } else { Duration::ZERO };
-        let model = self.model.open_shared(&self.options, tell, || demo::model(pause))?;
+        let model = common.model.open_shared(&common.options, tell, || demo::model(pause))?;
         let mut ready =
             Ready::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
-        if let Some(turns) = self.max_turns {
+        if let Some(turns) = common.max_turns {
             ready = ready.finish(move |_, agent| agent.max_turns(turns));
         }
-        self.tools.unreached(&self.names()).into_iter().for_each(tell);
-        let ready = self.tools.add_to_ready(ready, self.quiet, tell)?;
-        let asked = |ready: Ready, tool: &String| {
-            ready.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
-        };
-        let ready = self.ask.iter().fold(offered.add_to_ready(ready), asked);
-        let guards = self.options.guards(&model);
-        let mut swarm = Swarm::builder(Router::new(model).max_delegations(self.max_delegations))
-            .max_parallel(self.max_parallel)
-            .limits(self.options.limits())
+        common.tools.unreached(&self.names()).into_iter().for_each(tell);
+        let ready = common.tools.add_to_ready(ready, quiet, tell)?;
+        let ready = common.asked().fold(offered.add_to_ready(ready), Ready::rule);
+        let guards = common.options.guards(&model);
+        let most = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
+        let mut swarm = Swarm::builder(Router::new(model).max_delegations(most))
+            .max_parallel(max_parallel.unwrap_or(16))
+            .limits(common.options.limits())
             .runtime(runtime);
         swarm = guards.into_iter().fold(swarm, SwarmBuilder::guard);
         for (name, worker) in Name::value_variants().iter().zip(ready.all().map_err(|error| chain(&error))?) {
@@ -216,7 +242,7 @@ async fn start(
     };
     told.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
     let mut run = swarm.resume(id);
-    if let Some(limits) = args.options.given_limits() {
+    if let Some(limits) = args.common.options.given_limits() {
         run = run.limits(limits);
     }
     let run = set(args, run, told, logs)?;

@@ -39,7 +39,10 @@ impl Stage for Told {
     }
 
     fn asks(&self) -> Vec<Ask> {
-        self.lock().view.all_asks().map(|(_, ask)| ask.clone()).collect()
+        match self.park {
+            true => Vec::new(),
+            false => self.lock().view.all_asks().map(|(_, ask)| ask.clone()).collect(),
+        }
     }
 
     fn words(&self, ask: &Ask) -> String {

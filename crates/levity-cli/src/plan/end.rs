@@ -8,6 +8,7 @@ use levity::core::Status;
 use levity::dag::{Error, Faults, StepStatus, TeamAnswer, TreeOptions, View};
 
 use super::drive::Driven;
+use crate::follow::WAITS;
 use crate::terminal::{chain, complain, harmless, note, say};
 
 /// Some of it was done, but not all.
@@ -44,6 +45,13 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
                 note(&finished.status().to_string());
             }
             ExitCode::SUCCESS
+        }
+        Err(Error::Parked { run, .. }) => {
+            let id = crate::terminal::shell(run.as_str());
+            let text = format!(
+                "run {run} waits; `levity plan --resume {id}` with the same `--sessions` asks what it asks"
+            );
+            complain(&text, WAITS)
         }
         Err(error) => complain(&chain(error), code(error, driven.interrupted)),
     }

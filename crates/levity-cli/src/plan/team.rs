@@ -5,20 +5,46 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
 use levity::dag::{AgentPart, Catalogue, Parts, Sessions, Team, TeamBuilder};
 use levity::prelude::*;
 use levity::python::RunPython;
-use levity::tools::{Policy, Rule};
+use levity::tools::Policy;
 
+use super::demo;
 use super::given::ReadGivenFile;
-use super::{PlanArgs, demo};
+use crate::agent::Common;
 use crate::mcp::Offered;
 use crate::terminal::{chain, note};
 
-impl PlanArgs {
-    /// The team, driven by this runtime, and the servers that run beside it.
-    pub(super) async fn team(
+/// What a team is made of.
+#[derive(Args)]
+pub(crate) struct TeamShape {
+    /// The folder of a team's agents (`agent_config.yaml` and prompts), on top of those that are built in.
+    #[arg(long, value_name = "DIR", help_heading = "Teams and swarms")]
+    agents: Option<PathBuf>,
+    /// How many times the plan of a team may be changed when steps fail [default: 3].
+    #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
+    max_replans: Option<u32>,
+    /// Ask before the plan of a team, or a change of it, is carried out.
+    #[arg(long, help_heading = "Teams and swarms")]
+    ask_plan: bool,
+}
+
+impl TeamShape {
+    /// An option that was given, if one was.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let agents = self.agents.as_ref().map(|_| "--agents");
+        let replans = self.max_replans.map(|_| "--max-replans");
+        agents.or(replans).or(self.ask_plan.then_some("--ask-plan"))
+    }
+
+    /// The team, driven by this runtime, and the servers that run beside it. Its agents can read these files.
+    pub(crate) async fn build(
         &self,
+        common: &Common,
+        max_parallel: Option<usize>,
+        files: &[PathBuf],
         runtime: Runtime,
         sessions: Option<&Sessions>,
     ) -> Result<(Team, Offered), String> {
@@ -29,55 +55,53 @@ impl PlanArgs {
         // Lines that say which model it is have an end of their own.
         let pause = if io::stderr().is_terminal() { demo::PAUSE } else { Duration::ZERO };
         let tell = |text: &str| note(text.trim_end());
-        let model = self.model.open_shared(&self.options, tell, || demo::model(pause))?;
-        let layers = self.options.layers()?;
-        let asks = |policy: Policy, tool: &String| {
-            policy.rule(Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
-        };
+        let model = common.model.open_shared(&common.options, tell, || demo::model(pause))?;
+        let layers = common.options.layers()?;
         let named = by_name(self.agents.clone());
         let mut parts = Parts::new(model.clone())
             .models(move |name| named(name).map(|(model, place)| layers.around(model, &place)))
-            .policy(self.ask.iter().fold(Policy::new(), asks))
+            .policy(common.asked().fold(Policy::new(), Policy::rule))
             .runtime(runtime.clone());
-        if let Some(turns) = self.max_turns {
+        if let Some(turns) = common.max_turns {
             // The planner has turns of its own: it calls no tools.
             parts = parts.finish(move |name, agent| match name {
                 Catalogue::PLANNER => agent,
                 _ => agent.max_turns(turns),
             });
         }
-        let mut parts = self.tools.add_to_parts(parts, false, note)?;
-        if !self.files.is_empty() {
-            parts = parts.tool(ReadGivenFile::new(&self.files, note));
+        let mut parts = common.tools.add_to_parts(parts, false, note)?;
+        if !files.is_empty() {
+            parts = parts.tool(ReadGivenFile::new(files, note));
         }
-        let offered = self.mcp.start(note).await?;
+        let offered = common.mcp.start(note).await?;
         let parts = offered.add_to_parts(parts);
         for part in catalogue.unused(&parts).iter().filter(|part| !is_own(part)) {
             note(&format!(
                 "{part} reaches no agent; name it, or `*`, under `tools` or `mcp_servers` of an agent in `agent_config.yaml`"
             ));
         }
-        match self.build((catalogue, parts), runtime, sessions, &model) {
+        match self.of_parts((catalogue, parts), (common, max_parallel), runtime, sessions, &model) {
             Ok(team) => Ok((team, offered)),
             Err(problem) => offered.end(Err(problem)).await,
         }
     }
 
-    fn build(
+    fn of_parts(
         &self,
         (catalogue, parts): (Catalogue, Parts),
+        (common, max_parallel): (&Common, Option<usize>),
         runtime: Runtime,
         sessions: Option<&Sessions>,
         judge: &Arc<dyn Model>,
     ) -> Result<Team, String> {
         let mut team = Team::builder()
             .agents(catalogue, parts)
-            .max_parallel(self.max_parallel)
-            .max_replans(self.max_replans)
-            .limits(self.options.limits())
+            .max_parallel(max_parallel.unwrap_or(16))
+            .max_replans(self.max_replans.unwrap_or(3))
+            .limits(common.options.limits())
             .runtime(runtime);
-        team = self.options.guards(judge).into_iter().fold(team, TeamBuilder::guard);
-        if let Some(turns) = self.max_turns {
+        team = common.options.guards(judge).into_iter().fold(team, TeamBuilder::guard);
+        if let Some(turns) = common.max_turns {
             team = team.max_turns(turns);
         }
         if let Some(sessions) = sessions {
@@ -86,7 +110,7 @@ impl PlanArgs {
         if self.ask_plan {
             team = team.approve_plans();
         }
-        if self.tools.python() {
+        if common.tools.python() {
             team = team.code(RunPython::new());
         }
         team.build().map_err(|error| chain(&error))

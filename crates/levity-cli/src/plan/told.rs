@@ -6,15 +6,17 @@ use levity::core::{Event, Timestamp};
 use levity::dag::View;
 use tokio::sync::Notify;
 
-use super::screen::Screen;
+use super::screen::{Screen, ViewKind};
 use crate::logs::Logs;
 
 /// The view of a run and where it is shown. Every event is taken in when it happens: who listens to a stream of events may
 /// miss some when there are many.
-pub(super) struct Told {
+pub(crate) struct Told {
     state: Mutex<State>,
     pub(super) news: Notify,
     logs: Logs,
+    /// Nobody is asked here; what is asked waits in the journal.
+    pub(super) park: bool,
 }
 
 pub(super) struct State {
@@ -25,13 +27,14 @@ pub(super) struct State {
 }
 
 impl Told {
-    pub(super) fn new(view: View, screen: Screen, logs: Logs) -> Arc<Self> {
+    pub(crate) fn new(view: View, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
+        let screen = Screen::new(kind, &view);
         let state = Mutex::new(State { view, screen, asking: false });
-        Arc::new(Self { state, news: Notify::new(), logs })
+        Arc::new(Self { state, news: Notify::new(), logs, park })
     }
 
     /// Takes in the events of a run.
-    pub(super) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
+    pub(crate) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
         let (told, log) = (self.clone(), self.logs.watcher(None));
         move |event| {
             log(event);

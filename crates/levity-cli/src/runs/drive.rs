@@ -1,25 +1,154 @@
-//! Going on with runs.
+//! Going on with runs, whatever kind they are of.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use levity::core::{Event, Record};
+use levity::dag::{Sessions, Team, View};
 use levity::prelude::*;
+use levity::runtime::{Run, Runnable, replay_run};
+use levity::swarm::Swarm;
 
 use super::{Done, Driven};
 use crate::follow::{follow, go_on};
+use crate::kind::Kind;
+use crate::mcp::Offered;
 use crate::terminal::{chain, say, say_json};
+use crate::{plan, swarm};
+
+/// How an old run goes on.
+enum Way {
+    Resume,
+    /// As a new run, from a record of the old one.
+    Fork {
+        after: Option<u64>,
+        id: Option<String>,
+    },
+}
+
+impl Way {
+    /// The records that the run begins with.
+    fn known<'a>(&self, records: &'a [Record]) -> &'a [Record] {
+        match self {
+            Self::Fork { after: Some(after), .. } => {
+                let count = usize::try_from(*after).ok().and_then(|after| after.checked_add(1));
+                count.and_then(|count| records.get(..count)).unwrap_or_default()
+            }
+            _ => records,
+        }
+    }
+}
 
 pub(super) async fn resume(args: Driven) -> Done {
-    let logs = args.agent.made.logs.open()?;
-    let (journal, records) = args.one.own_records(args.trust).await?;
-    let (agent, offered) = args.agent.build(Runtime::new().with_journal(journal)).await?;
-    let mut resume = agent.resume(args.one.id()).on_event(logs.watcher(None));
-    if let Some(limits) = args.agent.made.options.given_limits() {
-        resume = resume.limits(limits);
+    args.go_on(&Way::Resume).await
+}
+
+impl Driven {
+    async fn go_on(self, way: &Way) -> Done {
+        let (journal, records) = self.one.own_records(self.trust).await?;
+        let kind = self.kind(&records)?;
+        let runtime = Runtime::new().with_journal(journal);
+        match kind {
+            Kind::Agent => self.agent(runtime, way, &records).await,
+            Kind::Team => {
+                let (team, offered) = self.team(runtime).await?;
+                offered.end(self.drive_team(&team, way, &records).await).await
+            }
+            Kind::Swarm => {
+                let (swarm, offered) = self.swarm(runtime).await?;
+                offered.end(self.drive_swarm(&swarm, way, &records).await).await
+            }
+        }
     }
-    let run = if args.agent.park { resume.park() } else { resume }.start();
-    go_on(&run, &records).await;
-    Ok(offered.end(follow(run, &args.agent, true).await).await)
+
+    /// The kind of the run; options that change nothing about it are refused.
+    fn kind(&self, records: &[Record]) -> Result<Kind, String> {
+        let kind = Kind::of(&self.one.id(), records)?;
+        self.several.check(kind, &self.agent.made)?;
+        Ok(kind)
+    }
+
+    /// The run as it goes on, before it is started.
+    fn run<W: Runnable>(&self, what: &W, way: &Way) -> Run<W> {
+        let old = self.one.id();
+        let mut run = match way {
+            Way::Resume => Run::resume(what.clone(), old),
+            Way::Fork { after, id } => {
+                let fork = Run::fork(what.clone(), old);
+                let fork = after.iter().fold(fork, |fork, after| fork.after(*after));
+                id.iter().fold(fork, |fork, id| fork.id(id.as_str()))
+            }
+        };
+        if let Some(limits) = self.agent.made.common.options.given_limits() {
+            run = run.limits(limits);
+        }
+        if self.agent.park { run.park() } else { run }
+    }
+
+    async fn agent(&self, runtime: Runtime, way: &Way, records: &[Record]) -> Done {
+        let logs = self.agent.made.common.logs.open()?;
+        let (agent, offered) = self.agent.build(runtime).await?;
+        let run = self.run(&agent, way).on_event(logs.watcher(None)).start();
+        go_on(&run, way.known(records)).await;
+        Ok(offered.end(follow(run, &self.agent, true).await).await)
+    }
+
+    /// The team of the run; it keeps the session that is beside the journal, if there is one.
+    async fn team(&self, runtime: Runtime) -> Result<(Team, Offered), String> {
+        let sessions = self.sessions().await;
+        self.several.team(&self.agent.made.common, runtime, sessions.as_ref()).await
+    }
+
+    async fn sessions(&self) -> Option<Sessions> {
+        let sessions = plan::sessions(self.one.place.journal.parent()?);
+        sessions.find(self.one.id().as_str()).await.is_ok().then_some(sessions)
+    }
+
+    async fn drive_team(&self, team: &Team, way: &Way, records: &[Record]) -> Done {
+        let kind = match (self.agent.json, self.agent.quiet) {
+            (true, _) => plan::ViewKind::Json,
+            (_, true) => plan::ViewKind::None,
+            _ => plan::ViewKind::Auto,
+        };
+        let mut view = View::new();
+        if let Way::Resume = way {
+            view = View::of_run(self.one.id());
+            self.history(team).await?.iter().for_each(|event| view.apply(event));
+        }
+        let told = plan::Told::new(view, kind, self.agent.made.common.logs.open()?, self.agent.park);
+        let run = self.run(team, way).on_event(told.watcher()).start();
+        go_on(&run, way.known(records)).await;
+        Ok(plan::show(run, told, team.runtime(), kind).await)
+    }
+
+    async fn swarm(&self, runtime: Runtime) -> Result<(Swarm, Offered), String> {
+        let quiet = self.agent.quiet || self.agent.json;
+        self.several.swarm(&self.agent.made.common, runtime, quiet).await
+    }
+
+    async fn drive_swarm(&self, swarm: &Swarm, way: &Way, records: &[Record]) -> Done {
+        let (lines, answer) = match (self.agent.json, self.agent.quiet) {
+            (true, _) => (swarm::Lines::Json, swarm::Printed::Nothing),
+            (_, true) => (swarm::Lines::None, swarm::Printed::Text),
+            _ => (swarm::Lines::Plain, swarm::Printed::Text),
+        };
+        let told = swarm::Told::new(lines, self.agent.park);
+        if let Way::Resume = way {
+            told.catch_up(&self.history(swarm).await?);
+        }
+        let logs = self.agent.made.common.logs.open()?;
+        let run = self.run(swarm, way).on_event(logs.beside(told.watcher())).start();
+        go_on(&run, way.known(records)).await;
+        let quiet = self.agent.quiet || self.agent.json;
+        let shown = swarm::Shown { answer, quiet, kept: true, bus: None };
+        Ok(swarm::show(run, told, swarm.runtime(), &shown).await)
+    }
+
+    /// The events of the run so far.
+    async fn history(&self, what: &impl Runnable) -> Result<Vec<Event>, String> {
+        let replayed = replay_run(what, &self.one.id()).await;
+        replayed.map(|replayed| replayed.events).map_err(|error| chain(&error))
+    }
 }
 
 #[derive(Args)]
@@ -30,15 +159,30 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(super) async fn replay(self) -> Done {
-        let Driven { one, agent: mut args, .. } = self.driven;
-        let (journal, records) = one.records().await?;
-        args.quiet = true;
-        let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
-        let replayed = offered.end(agent.replay(&one.id()).await).await.map_err(|error| chain(&error))?;
-        if args.json {
-            replayed.events.iter().for_each(say_json);
+        let Self { mut driven } = self;
+        let json = std::mem::take(&mut driven.agent.json);
+        driven.agent.quiet = true;
+        let (journal, records) = driven.one.records().await?;
+        let runtime = Runtime::new().with_journal(journal);
+        let events = match driven.kind(&records)? {
+            Kind::Agent => {
+                let (agent, offered) = driven.agent.build(runtime).await?;
+                let replayed = offered.end(agent.replay(&driven.one.id()).await).await;
+                replayed.map_err(|error| chain(&error))?.events
+            }
+            Kind::Team => {
+                let (team, offered) = driven.team(runtime).await?;
+                offered.end(driven.history(&team).await).await?
+            }
+            Kind::Swarm => {
+                let (swarm, offered) = driven.swarm(runtime).await?;
+                offered.end(driven.history(&swarm).await).await?
+            }
+        };
+        if json {
+            events.iter().for_each(say_json);
         } else {
-            let (records, events) = (records.len(), replayed.events.len());
+            let (records, events) = (records.len(), events.len());
             say(&format!("{records} records give the same {events} events again\n"));
         }
         Ok(ExitCode::SUCCESS)
@@ -60,23 +204,7 @@ pub(crate) struct Fork {
 
 impl Fork {
     pub(super) async fn fork(self) -> Done {
-        let Driven { one, trust, agent: args } = self.driven;
-        let (journal, records) = one.own_records(trust).await?;
-        let logs = args.made.logs.open()?;
-        let (agent, offered) = args.build(Runtime::new().with_journal(journal)).await?;
-        let mut fork = agent.fork(one.id()).on_event(logs.watcher(None));
-        if let Some(after) = self.after {
-            fork = fork.after(after);
-        }
-        if let Some(id) = self.id {
-            fork = fork.id(id);
-        }
-        if let Some(limits) = args.made.options.given_limits() {
-            fork = fork.limits(limits);
-        }
-        let run = if args.park { fork.park() } else { fork }.start();
-        let begins = self.after.and_then(|after| usize::try_from(after).ok()?.checked_add(1));
-        go_on(&run, records.get(..begins.unwrap_or(records.len())).unwrap_or_default()).await;
-        Ok(offered.end(follow(run, &args, true).await).await)
+        let way = Way::Fork { after: self.after, id: self.id };
+        self.driven.go_on(&way).await
     }
 }

@@ -36,7 +36,10 @@ impl Approve {
         let asking = if run == self.one.id() { records } else { read(&*journal, &run).await? };
         if let Some(call) = asked(&asking, effect) {
             if !call.is_known {
-                return Err(format!("the journal does not show what would be approved: {}", call.words));
+                return Err(format!(
+                    "the journal does not show what would be approved: {}; `levity runs resume` shows it at a terminal, and asks",
+                    call.words
+                ));
             }
             say(&format!("approves {}\n", call.words));
             if !call.is_whole && !self.long_call {
@@ -186,25 +189,16 @@ async fn only_question(
     }
 }
 
-/// The run that is to be resumed so that this one goes on, and the command that does so.
-async fn top(journal: &dyn Journal, run: &RunId) -> Result<(RunId, &'static str), String> {
+/// The run that is to be resumed so that this one goes on.
+async fn top(journal: &dyn Journal, run: &RunId) -> Result<RunId, String> {
     let mut top = run.clone();
     loop {
         let records = journal.read(&top).await.map_err(|error| chain(&error))?;
         let child = RunSummary::of(&top, &records).is_some_and(|summary| summary.child);
         match top.parent().filter(|_| child) {
             Some(parent) => top = parent,
-            None => return Ok((top, driver(&records))),
+            None => return Ok(top),
         }
-    }
-}
-
-/// The command that goes on with a run.
-fn driver(records: &[Record]) -> &'static str {
-    match records.first().map(|record| &record.entry) {
-        Some(Entry::Opened(opened)) if &*opened.machine.name == "swarm" => "levity swarm --resume",
-        Some(Entry::Opened(opened)) if &*opened.machine.name == "graph" => "levity plan --resume",
-        _ => "levity runs resume",
     }
 }
 
@@ -217,8 +211,8 @@ async fn tell_in(journal: Arc<dyn Journal>, run: &RunId, post: Post) -> Done {
     match told.map_err(|error| chain(&error))? {
         Told::Posted => say(&format!("left for the process that drives run {run}\n")),
         _ => {
-            let (top, driver) = top(&*journal, run).await?;
-            say(&format!("written; `{driver}` goes on with run {top}\n"));
+            let top = top(&*journal, run).await?;
+            say(&format!("written; `levity runs resume` goes on with run {top}\n"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -8,10 +8,12 @@ use clap::Args;
 use levity::prelude::*;
 use levity::serve::http::HttpApi;
 use levity::serve::{Listener, Runs};
+use levity::tools::Dispatcher;
 
 use super::reach::{At, Reach};
 use super::{own, resume, scheme, until_told};
 use crate::agent::{Made, Voice};
+use crate::kind::{Kind, Several};
 use crate::logs::Logs;
 use crate::marks::{Marks, Trust};
 use crate::mcp::Offered;
@@ -51,12 +53,17 @@ pub(crate) struct Http {
     tool_routes: bool,
     #[command(flatten)]
     reach: Reach,
+    /// What works on the goals of clients.
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Agent)]
+    offer: Kind,
     #[command(flatten)]
     agent: Made,
+    #[command(flatten)]
+    several: Several,
 }
 
 pub(super) async fn serve(args: Http) -> ExitCode {
-    let begun = match args.agent.logs.open() {
+    let begun = match args.agent.common.logs.open() {
         Ok(logs) => args.begin(&logs).await.map(|begun| (begun, logs)),
         Err(problem) => Err(problem),
     };
@@ -82,8 +89,28 @@ impl Http {
         Ok((Runtime::new().with_journal(journal), Some(marks)))
     }
 
+    /// What works on goals, the tools that are offered by themselves, and the MCP servers that run beside it.
+    async fn runs(&self, runtime: Runtime) -> Result<(Runs, Option<Dispatcher>, Offered), String> {
+        match self.offer {
+            Kind::Agent => {
+                let (agent, offered) = self.agent.builder(runtime, Voice::Aside).await?;
+                let agent = agent.build().map_err(|error| chain(&error))?;
+                let tools = self.tool_routes.then(|| agent.dispatcher().clone());
+                Ok((Runs::new(agent), tools, offered))
+            }
+            kind => {
+                let (runs, offered) = self.several.runs(kind, &self.agent.common, runtime).await?;
+                Ok((runs, None, offered))
+            }
+        }
+    }
+
     /// The listener, what is offered on it, and the MCP servers that run beside the agent.
     async fn begin(&self, logs: &Logs) -> Result<(Listener, HttpApi, Offered), String> {
+        self.several.check(self.offer, &self.agent)?;
+        if self.tool_routes && self.offer != Kind::Agent {
+            return Err("`--tool-routes` offers the tools of one agent; leave it or `--offer` out".to_owned());
+        }
         let (runtime, marks) = self.runtime()?;
         let at = At {
             address: &self.listen,
@@ -93,10 +120,8 @@ impl Http {
             origins: &self.allow_origin,
         };
         let listener = self.reach.listen(at).await?;
-        let (agent, offered) = self.agent.builder(runtime.clone(), Voice::Aside).await?;
-        let agent = agent.build().map_err(|error| chain(&error))?;
-        let tools = self.tool_routes.then(|| agent.dispatcher().clone());
-        let mut runs = Runs::new(agent).most(self.max_runs).on_event(logs.watcher(None));
+        let (runs, tools, offered) = self.runs(runtime.clone()).await?;
+        let mut runs = runs.most(self.max_runs).on_event(logs.watcher(None));
         if let Some(percent) = self.reach.token_share() {
             runs = runs.token_share(percent);
         }

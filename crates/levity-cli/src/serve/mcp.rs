@@ -16,6 +16,7 @@ use levity::test::FunctionModel;
 use super::reach::{At, Reach};
 use super::{asked_to_end, own, resume, scheme, until_told};
 use crate::agent::{Made, Voice};
+use crate::kind::{Kind, Several};
 use crate::logs::Logs;
 use crate::marks::Trust;
 use crate::mcp::Offered;
@@ -63,8 +64,13 @@ pub(crate) struct ServeMcp {
     trust: Trust,
     #[command(flatten)]
     reach: Reach,
+    /// What works on the queries of clients.
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Agent)]
+    offer: Kind,
     #[command(flatten)]
     made: Made,
+    #[command(flatten)]
+    several: Several,
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
@@ -78,7 +84,7 @@ fn scope(text: &str) -> Result<Scope, String> {
 
 /// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when the connection fails.
 pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
-    let logs = match args.made.logs.open() {
+    let logs = match args.made.common.logs.open() {
         Ok(logs) => logs,
         Err(problem) => return complain(&problem, 2),
     };
@@ -146,6 +152,10 @@ impl ServeMcp {
     }
 
     async fn build(&self, logs: &Logs) -> Result<Built, String> {
+        self.several.check(self.offer, &self.made)?;
+        if self.client_model && self.offer != Kind::Agent {
+            return Err("`--client-model` is the model of one agent; leave it or `--offer` out".to_owned());
+        }
         let (runtime, marks) = match &self.journal {
             Some(path) => {
                 let journal = store::open_own(path, self.trust).map_err(|error| chain(&error))?;
@@ -155,9 +165,18 @@ impl ServeMcp {
             // What has ended of late is kept in any case, and nothing else: a server may live for months.
             None => (Runtime::new(), None),
         };
-        let (agent, offered) = self.agent(runtime).await?;
-        let passing = agent.conversations().cloned();
-        let mut runs = Runs::new(agent.clone()).on_event(logs.watcher(None));
+        let (runs, agent, offered) = match self.offer {
+            Kind::Agent => {
+                let (agent, offered) = self.agent(runtime).await?;
+                (Runs::new(agent.clone()), Some(agent), offered)
+            }
+            kind => {
+                let (runs, offered) = self.several.runs(kind, &self.made.common, runtime).await?;
+                (runs, None, offered)
+            }
+        };
+        let passing = agent.as_ref().and_then(|agent| agent.conversations().cloned());
+        let mut runs = runs.on_event(logs.watcher(None));
         if let Some(percent) = self.reach.token_share() {
             runs = runs.token_share(percent);
         }
@@ -170,7 +189,7 @@ impl ServeMcp {
         if let Some(about) = &self.about {
             server = server.description(about);
         }
-        if let Some(workspace) = self.made.tools.space()? {
+        if let Some(workspace) = self.made.common.tools.space()? {
             server = server.workspace(workspace);
         }
         if let Some(folder) = &self.prompts {
@@ -181,7 +200,7 @@ impl ServeMcp {
             recall.problems().iter().for_each(|problem| note(problem));
             server = server.library(RecallLibrary::new(recall, self.scope.clone()));
         }
-        if self.client_model {
+        if let Some(agent) = agent.filter(|_| self.client_model) {
             server = server.client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
         }
         Ok(Built { server: server.build().map_err(|error| chain(&error))?, offered, passing })
@@ -190,7 +209,7 @@ impl ServeMcp {
     /// The agent; without a memory of its own, conversations last as long as this server does, and expire.
     async fn agent(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
         let (mut agent, offered) = match self.client_model {
-            true if self.made.options.needs_judge() => {
+            true if self.made.common.options.needs_judge() => {
                 return Err("`--guard topic:..` needs a model that judges; leave it or `--client-model` out"
                     .to_owned());
             }

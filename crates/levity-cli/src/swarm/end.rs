@@ -9,7 +9,6 @@ use levity::runtime::__private::{open_named, options};
 use levity::swarm::{Error, Report, Result, SwarmAnswer};
 use serde_json::{Value, json};
 
-use super::SwarmArgs;
 use crate::drive::Driven;
 use crate::follow::WAITS;
 use crate::terminal::{chain, complain, note, say, say_json};
@@ -19,25 +18,48 @@ const PARTIAL: u8 = 4;
 /// It was left by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
+/// How the answer is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Printed {
+    /// Its text.
+    Text,
+    /// One JSON object with all that came of it.
+    Object,
+    /// Not at all: the events were printed.
+    Nothing,
+}
+
+/// What is shown of a run that has ended, and kept.
+pub(crate) struct Shown<'a> {
+    pub(crate) answer: Printed,
+    /// Nothing is said beside the answer.
+    pub(crate) quiet: bool,
+    /// Whether the run is in a journal.
+    pub(crate) kept: bool,
+    /// The file for all that was said.
+    pub(crate) bus: Option<&'a Path>,
+}
+
 /// Prints the answer and what went wrong, writes the bus, and gives the exit code.
-pub(super) fn conclude(args: &SwarmArgs, run: &RunId, driven: Driven<Result<SwarmAnswer>>) -> ExitCode {
+pub(super) fn conclude(shown: &Shown<'_>, run: &RunId, driven: Driven<Result<SwarmAnswer>>) -> ExitCode {
     let Some(result) = driven.result else {
         return complain("left before it had ended", INTERRUPTED);
     };
     let reached = result.as_ref().map_or_else(Error::partial_as, |answer| Some(answer.clone()));
     let reached = reached.as_ref();
     match reached {
-        Some(finished) if args.json => say_json(&object(finished, result.as_ref().err())),
+        Some(finished) if shown.answer == Printed::Object => {
+            say_json(&object(finished, result.as_ref().err()));
+        }
         // Where there is no answer, what is not done comes after an empty line.
-        Some(finished) if !finished.text().is_empty() => {
+        Some(finished) if shown.answer == Printed::Text && !finished.text().is_empty() => {
             say(&format!("{}\n", finished.text().trim_start_matches('\n')));
         }
         _ => {}
     }
-    let kept = reached
-        .map_or(Ok(()), |finished| args.bus.as_deref().map_or(Ok(()), |path| write_bus(finished, path)));
-    if let Some(finished) = reached.filter(|_| !args.quiet) {
-        summary(args, run, finished);
+    let kept = reached.map_or(Ok(()), |finished| shown.bus.map_or(Ok(()), |path| write_bus(finished, path)));
+    if let Some(finished) = reached.filter(|_| !shown.quiet) {
+        summary(shown, run, finished);
     }
     let code = match &result {
         Ok(finished) if finished.missing().next().is_some() => ExitCode::from(PARTIAL),
@@ -75,11 +97,11 @@ fn write_bus(finished: &SwarmAnswer, path: &Path) -> std::result::Result<(), Str
     write().map_err(|error| format!("the bus cannot be written to `{}`: {error}", path.display()))
 }
 
-fn summary(args: &SwarmArgs, run: &RunId, finished: &SwarmAnswer) {
+fn summary(shown: &Shown<'_>, run: &RunId, finished: &SwarmAnswer) {
     if let Status::BestEffort(_) = finished.status() {
         note(&finished.status().to_string());
     }
-    if args.journal.is_some() {
+    if shown.kept {
         note(&format!("kept as run {run}"));
     }
     let done = finished.reports().iter().filter(|report| report.is_done()).count();

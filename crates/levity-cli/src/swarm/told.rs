@@ -11,14 +11,14 @@ use tokio::sync::Notify;
 use super::lines::line;
 use crate::drive::Stage;
 use crate::follow::{decision, question};
-use crate::terminal::harmless;
+use crate::terminal::{harmless, say_json};
 
 /// Lines for everything that matters, and what is asked. Every event is taken in when it happens: who listens to a stream of
 /// events may miss some when there are many.
-pub(super) struct Told {
+pub(crate) struct Told {
     state: Mutex<State>,
     news: Notify,
-    quiet: bool,
+    lines: Lines,
     /// Nobody is asked here; what is asked waits in the journal.
     park: bool,
 }
@@ -32,15 +32,25 @@ struct State {
     held: Vec<String>,
 }
 
+/// What is printed of each event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// A line for those that matter, on the standard error.
+    Plain,
+    /// A JSON object, on the standard output.
+    Json,
+    None,
+}
+
 impl Told {
-    pub(super) fn new(quiet: bool, park: bool) -> Arc<Self> {
+    pub(crate) fn new(lines: Lines, park: bool) -> Arc<Self> {
         let lineage = Lineage::new("swarm");
         let state = State { lineage, asks: Vec::new(), asking: false, held: Vec::new() };
-        Arc::new(Self { state: Mutex::new(state), news: Notify::new(), quiet, park })
+        Arc::new(Self { state: Mutex::new(state), news: Notify::new(), lines, park })
     }
 
     /// Takes in the events of a run.
-    pub(super) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
+    pub(crate) fn watcher(self: &Arc<Self>) -> impl Fn(&Event) + Send + Sync + use<> {
         let told = self.clone();
         move |event| {
             told.event(event);
@@ -49,7 +59,7 @@ impl Told {
     }
 
     /// Takes in what was told before, of which nothing is printed.
-    pub(super) fn catch_up(&self, events: &[Event]) {
+    pub(crate) fn catch_up(&self, events: &[Event]) {
         let mut state = self.lock();
         for event in events {
             state.lineage.apply(event);
@@ -59,7 +69,10 @@ impl Told {
     fn event(&self, event: &Event) {
         let mut state = self.lock();
         let origin = state.lineage.apply(event);
-        let line = line(event, &origin).filter(|_| !self.quiet);
+        if self.lines == Lines::Json {
+            say_json(event);
+        }
+        let line = line(event, &origin).filter(|_| self.lines == Lines::Plain);
         state.note_ask(event, &origin.agents()[1..].join(" › "));
         match state.asking {
             true => state.held.extend(line),

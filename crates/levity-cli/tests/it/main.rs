@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -258,6 +258,86 @@ fn a_run_is_replayed_forked_compared_moved_and_removed() {
         check(&place.levity(&["runs", "rm"]), 2, "Usage");
         check(&place.levity(&["runs", "rm", "--state", "answered"]), 0, "removed monday");
         assert_eq!(text(&place.levity(&["runs", "list", "--json"])), "");
+    }
+}
+
+#[test]
+fn runs_of_a_swarm_are_resumed_replayed_and_forked_like_those_of_an_agent() {
+    for name in ["swarm-runs", "swarm-runs.db"] {
+        let place = Place::new(name);
+        check(
+            &place.levity(&["swarm", "Write", "--id", "monday", "--ask", "now", "--park"]),
+            3,
+            "monday waits",
+        );
+        let resume = ["runs", "resume", "monday", "--ask", "now"];
+        check(&in_time(&place, &[&resume[..], &["--park"]].concat()), 3, "run monday waits");
+        check(
+            &place.levity(&["runs", "approve", "monday"]),
+            0,
+            "`levity runs resume` goes on with run monday",
+        );
+        let refused = [&resume[..], &["--memory", "somewhere"]].concat();
+        check(&place.levity(&refused), 1, "`--memory` changes nothing about a swarm; leave it out");
+        let output = in_time(&place, &resume);
+        check(&output, 0, "swarm › researcher › now: gives ");
+        check(&output, 0, "3 of 3 done");
+        assert!(text(&output).starts_with("A scripted stand-in cannot know."), "{output:?}");
+        check(&place.levity(&["runs", "replay", "monday"]), 0, "records give the same");
+        let fork = place.levity(&["runs", "fork", "monday", "--id", "tuesday", "--ask", "now"]);
+        check(&fork, 0, "kept as run tuesday");
+        assert!(text(&fork).starts_with("A scripted stand-in cannot know."), "{fork:?}");
+        let events = place.levity(&["runs", "fork", "monday", "--json", "--ask", "now"]);
+        assert!(text(&events).lines().all(|line| line.starts_with('{')), "{events:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
+    let place = Place::new("team-runs");
+    let (sessions, journal) = (place.0.to_str().unwrap(), place.0.join("journal"));
+    let plan = ["plan", "Compare two coasts", "--sessions", sessions, "--ask-plan", "--park"];
+    check(&levity(&plan), 3, "with the same `--sessions`");
+    let runs = |args: &[&str]| {
+        let mut command = command(&["runs"]);
+        command.args(args).arg("--journal").arg(&journal);
+        ended(command.stdin(Stdio::null()))
+    };
+    let listed = text(&runs(&["list", "--state", "waiting"]));
+    let id = listed.split_whitespace().nth(1).unwrap();
+    check(&runs(&["resume", id, "--ask-plan", "--park"]), 3, "with the same `--sessions`");
+    check(&runs(&["resume", id, "--worker", "coder"]), 1, "`--worker` changes nothing about a team");
+    // Only the machine knows the plan that it asks about.
+    check(&runs(&["approve", id]), 1, "`levity runs resume` shows it at a terminal");
+    let resume = ["runs", "resume", id, "--ask-plan", "--journal", journal.to_str().unwrap()];
+    let mut terminal = plan_terminal::Terminal::new(&resume, b"");
+    // A step fails, so the plan is changed, which is asked about as well.
+    for _ in 0..2 {
+        terminal.until("yes? [y/N, or what is to be different]");
+        terminal.ours.write_all(b"y\n").unwrap();
+    }
+    terminal.until("A scripted stand-in cannot know.");
+    assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
+    check(&runs(&["resume", id, "--ask-plan", "-q"]), 0, "A scripted stand-in cannot know.");
+    check(&runs(&["replay", id, "--ask-plan"]), 0, "records give the same");
+    check(&runs(&["fork", id, "--id", "tuesday"]), 0, "A scripted stand-in cannot know.");
+    // The sessions beside the journal know of both.
+    for run in [id, "tuesday"] {
+        check(&levity(&["sessions", "show", run, "--sessions", sessions]), 0, "Thinker");
+    }
+}
+
+#[test]
+fn options_that_change_nothing_about_a_run_are_refused() {
+    let place = Place::new("agent-runs");
+    check(&place.levity(&["run", "What is 2 + 5?", "--id", "monday"]), 0, "kept as run monday");
+    for (option, words) in [
+        (["--worker", "coder"], "`--worker` changes nothing about an agent"),
+        (["--max-parallel", "3"], "`--max-parallel` changes nothing about an agent"),
+        (["--agents", "team"], "`--agents` changes nothing about an agent"),
+    ] {
+        check(&place.levity(&[&["runs", "resume", "monday"][..], &option].concat()), 1, words);
     }
 }
 

@@ -179,6 +179,33 @@ fn a_question_outlives_the_server() {
     assert_eq!((&run["state"], &run["asks"]), (&json!("answered"), &json!([])));
 }
 
+#[test]
+fn teams_and_swarms_are_offered_like_an_agent() {
+    for (kind, part) in [("team", "stand-in"), ("swarm", "A scripted stand-in cannot know.")] {
+        let folder = folder(kind);
+        let server = Server::start(&["--offer", kind, "--journal", folder.to_str().unwrap()]);
+        server.ask("POST", "/v1/runs", &json!({"goal": "Compare two coasts", "id": "r"}));
+        let mut told = Vec::new();
+        assert!(server.follow("r", &mut told, |_| false));
+        assert!(told.iter().any(|(_, event)| named(event, "child_started")), "{told:?}");
+        let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
+        assert_eq!(run["state"], json!("answered"), "{run}");
+        assert!(run.to_string().contains(part), "{run}");
+        server.kill();
+        // What the server left is in a journal that other commands know.
+        let list = levity(&["runs", "replay", "r", "--journal", folder.to_str().unwrap()]);
+        check(&list, 0, "records give the same");
+    }
+    for (args, part) in [
+        (["--offer", "team", "--memory", "m"], "`--memory` changes nothing about a team"),
+        (["--offer", "swarm", "--tool-routes", "--web"], "`--tool-routes` offers the tools of one agent"),
+        (["--offer", "agent", "--worker", "coder"], "`--worker` changes nothing about an agent"),
+    ] {
+        let output = levity(&[&["serve", "http", "--listen", "127.0.0.1:0"][..], &args].concat());
+        check(&output, 2, part);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {

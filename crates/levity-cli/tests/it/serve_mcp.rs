@@ -57,6 +57,17 @@ async fn a_client_starts_it_and_asks() {
 }
 
 #[tokio::test]
+async fn team_and_swarm_answer_queries() {
+    for kind in ["team", "swarm"] {
+        let servers = connect(program(&["--offer", kind])).await;
+        let answer = value(&servers, "query", json!({"prompt": "Compare two coasts"})).await;
+        assert!(answer["answer"].as_str().unwrap().contains("scripted stand-in"), "{answer}");
+        assert!(answer["statistics"]["model_calls"].as_u64().unwrap() > 2, "{answer}");
+        servers.stop().await;
+    }
+}
+
+#[tokio::test]
 async fn over_http_it_wants_its_token() {
     let mut command = command(&["serve", "mcp", "--http", "127.0.0.1:0"]);
     let mut child = command.env("LEVITY_TOKEN", TOKEN).stderr(Stdio::piped()).spawn().unwrap();

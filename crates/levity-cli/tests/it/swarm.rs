@@ -247,11 +247,7 @@ fn a_question_waits_in_the_journal() {
         3,
         "run monday waits",
     );
-    check(
-        &place.levity(&["runs", "approve", "monday"]),
-        0,
-        "`levity swarm --resume` goes on with run monday",
-    );
+    check(&place.levity(&["runs", "approve", "monday"]), 0, "`levity runs resume` goes on with run monday");
     let output = in_time(&place, &["swarm", "--resume", "monday", "--ask", "now"]);
     check(&output, 0, "swarm › researcher › now: gives ");
     assert!(text(&output).starts_with(ANSWER));
