@@ -1,10 +1,8 @@
 //! What stands between a model's call and a tool, beside calling the function.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use levity::core::RunId;
-use levity::runtime::SystemWorld;
 use levity_core::ToolCall;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 use serde_json::json;
@@ -54,8 +52,7 @@ fn by_hand(calls: usize) -> Work {
 pub fn dispatched(calls: usize) -> Work {
     let (tokio, call) = (tokio(), call());
     let registry = Registry::builder().tool(noop).build().expect("the tool is sound");
-    let dispatcher =
-        Dispatcher::builder(registry, Arc::new(SystemWorld)).build().expect("the defaults are sound");
+    let dispatcher = Dispatcher::builder(registry).build().expect("the defaults are sound");
     let cx = CallCx::new(RunId::from("r1"), "r1/1");
     let run = move || {
         tokio.block_on(async {

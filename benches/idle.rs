@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use levity::prelude::*;
-use levity::runtime::SystemWorld;
 use levity::tools::{Policy, Rule};
 use levity_core::ToolSpec;
 use levity_tools::{Dispatcher, Registry, Schema};
@@ -53,7 +52,7 @@ fn agent_on(model: &Arc<Caller>) -> levity::agent::AgentBuilder {
 }
 
 fn dispatcher(registry: Registry) -> Dispatcher {
-    Dispatcher::builder(registry, Arc::new(SystemWorld)).build().expect("the defaults are sound")
+    Dispatcher::builder(registry).build().expect("the defaults are sound")
 }
 
 /// The heap that one of `count` things holds.

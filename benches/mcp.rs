@@ -49,7 +49,7 @@ async fn measure(calls: usize) {
     println!("{calls} calls of a tool that echoes 16 bytes, in turns; client side only.\n");
     println!("{:44} {:>10} {:>10} {:>10}", "", "median µs", "least µs", "CPU µs");
     let plain = plain_pipes().await;
-    let ours = Servers::builder(world()).server(this("pipes")).start().expect("servers start");
+    let ours = Servers::builder().world(world()).server(this("pipes")).start().expect("servers start");
     ours.wait(Wait::All).await;
     let pipes = compare("pipes", calls, &plain, &ours).await;
     ours.stop().await;
@@ -66,8 +66,11 @@ async fn measure(calls: usize) {
     let (mut child, url) = http_server().await;
     let plain =
         about_us().serve(StreamableHttpClientTransport::from_uri(url.clone())).await.expect("rmcp connects");
-    let ours =
-        Servers::builder(world()).server(ServerConfig::http("it", url)).start().expect("servers start");
+    let ours = Servers::builder()
+        .world(world())
+        .server(ServerConfig::http("it", url))
+        .start()
+        .expect("servers start");
     ours.wait(Wait::All).await;
     let http = compare("HTTP", calls, &plain, &ours).await;
     println!("  {:+.1} % of the median, {}\n", http.median, verdict(http.median <= 0.0));
@@ -171,7 +174,8 @@ async fn starts() {
     for count in [1, 10] {
         let slow = |number: usize| this(&format!("s{number}")).arg("500");
         let start = Moment::now();
-        let servers = Servers::builder(world()).servers((0..count).map(slow)).start().expect("servers start");
+        let servers =
+            Servers::builder().world(world()).servers((0..count).map(slow)).start().expect("servers start");
         let status = servers.wait(Wait::All).await;
         assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
         println!(

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use count::Counter;
-use levity::runtime::SystemWorld;
 use levity_core::{Change, ConversationId, MemoryStore, Message, Timestamp};
 use levity_memory::{
     Conversations, Counter as Tokens, Durability, FileMemory, InMemory, SqliteMemory, Window,
@@ -337,7 +336,7 @@ fn open(count: usize) {
 /// Opens many that have a window each, and takes the windows out.
 fn row(name: &str, count: usize, goal: f64, store: Arc<dyn MemoryStore>) {
     let tokio = one_thread();
-    let conversations = Conversations::shared(store.clone(), Arc::new(SystemWorld));
+    let conversations = Conversations::new(store.clone());
     let ids: Vec<_> = (0..count).map(|number| ConversationId::new(format!("c{number}"))).collect();
     let now = |change: Change| change.when(Timestamp::from_millis(4_000_000_000_000));
     tokio.block_on(async {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use levity::context::{ContextExt as _, ContextFiles, ContextFn, ContextProvider, Sources, WorkspaceFiles};
 use levity::prelude::*;
-use levity::runtime::SystemWorld;
 use levity::sandbox::Workspace;
 use levity::test::ScriptedModel;
 
@@ -27,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok::<_, std::io::Error>(format!("#12 the button is too small\n(looked for: {})", ask.goal))
     });
     let broken = ContextFn::new("calendar", |_| async { Err::<String, _>("the server is down") });
-    let tickets = tickets.within(Duration::from_secs(5), SystemWorld, "open tickets");
+    let tickets = tickets.within(Duration::from_secs(5), "open tickets");
     let sources = Sources::new()
         .source(files.at_most(150))
         .source_at(-1, tickets.at_most(200).or_note())

@@ -4,11 +4,9 @@
 //! `npx -y @modelcontextprotocol/server-filesystem .`, say.
 
 use std::io::{BufRead as _, Write as _};
-use std::sync::Arc;
 
 use levity::mcp::{ServerConfig, Servers, Wait};
 use levity::prelude::*;
-use levity::runtime::SystemWorld;
 use levity::test::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -20,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let this = std::env::current_exe()?.to_string_lossy().into_owned();
     let config = ServerConfig::stdio("tides", this).arg("serve").allow(["high_*"]);
     // They start in the background. An agent may begin at once, and has their tools as soon as they are ready.
-    let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start()?;
+    let servers = Servers::builder().server(config).start()?;
     for status in servers.wait(Wait::All).await {
         println!(
             "{}: {}, {} of its tools for {} tokens",

@@ -10,7 +10,6 @@
 
 use std::env;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use levity::core::{Tool, ToolCx};
@@ -18,7 +17,6 @@ use levity::mcp::{
     AcceptDefaults, Browser, Enterprise, OAuth, Refusal, SampleAsk, SampleReply, Sampler, Server,
     ServerConfig, Servers, Wait,
 };
-use levity::runtime::SystemWorld;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -35,7 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         // All scenarios run at once, so that even a server on this machine takes its time.
         .probe_limit(Duration::from_secs(15))
         .retries(0);
-    let servers = Servers::builder(Arc::new(SystemWorld))
+    let servers = Servers::builder()
         .server(config)
         .sampler(Canned)
         .elicitor(AcceptDefaults)

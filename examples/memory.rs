@@ -5,7 +5,6 @@ use std::sync::Arc;
 use levity::core::{EventKind, MemoryStore as _};
 use levity::memory::{Conversations, Recall, Scope, SqliteMemory, Window};
 use levity::prelude::*;
-use levity::runtime::SystemWorld;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
@@ -14,12 +13,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("levity-example-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let store = Arc::new(SqliteMemory::new(folder.join("talk.db"))?);
-    let world = Arc::new(SystemWorld);
-    let recall = Recall::open(folder.join("facts.db"), world.clone())?;
+    let recall = Recall::open(folder.join("facts.db"))?;
     let user = Scope::user("u-17");
 
     // Conversations have ids that nobody can guess, and go when nobody has used them for a month.
-    let conversations = Conversations::shared(store.clone(), world).noted_in(recall.sessions(user.clone()));
+    let conversations = Conversations::new(store.clone()).noted_in(recall.sessions(user.clone()));
     let id = conversations.new_id();
 
     let summariser =
@@ -33,8 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .conversations(conversations.clone())
         .window(Window::new().messages(6))
         .model_for("summariser", summariser)
-        .tools(recall.tools([user.clone()]))
-        .context(recall.context([user.clone()]))
+        .recall(&recall, [user.clone()])
         .build()?;
 
     agent.run("I have a green sailing boat.").conversation(id.clone()).await?;

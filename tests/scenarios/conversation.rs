@@ -385,7 +385,7 @@ async fn who_cannot_have_a_conversation_is_told_so() {
     let store = Arc::new(InMemory::new());
     let held = store.hold(&"c".into()).await.unwrap();
     let (runtime, _) = runtime();
-    let conversations = Conversations::shared(store.clone(), runtime.world().clone());
+    let conversations = Conversations::new(store.clone()).world(runtime.world().clone());
     let agent =
         Agent::builder(ScriptedModel::new().reply("Hi.")).conversations(conversations).runtime(runtime);
     let agent = agent.build().unwrap();

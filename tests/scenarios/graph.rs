@@ -189,7 +189,7 @@ async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_va
 
 #[tokio::test]
 async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
-    let recall = Recall::in_memory(Arc::new(levity::runtime::SystemWorld)).unwrap();
+    let recall = Recall::in_memory().unwrap();
     let scopes = [Scope::user("u1")];
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = told.clone();
@@ -276,7 +276,7 @@ async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
             (result, _) => Message::assistant(result.unwrap_or_else(|| "nothing".to_owned())),
         }))
     });
-    let servers = Servers::builder(Arc::new(levity::runtime::SystemWorld)).server(tides()).start().unwrap();
+    let servers = Servers::builder().server(tides()).start().unwrap();
     servers.wait(Wait::All).await;
     let mut parts = Parts::new(model).policy(Policy::allow_all());
     for server in servers.all() {

@@ -18,7 +18,7 @@ fn texts(request: &Request) -> String {
 #[tokio::test]
 async fn what_is_remembered_in_one_run_is_recalled_in_another() {
     let runtime = Runtime::new();
-    let recall = Recall::in_memory(runtime.world().clone()).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(runtime.world().clone());
     let scopes = [Scope::user("u1")];
     let model = ScriptedModel::new()
         .call("remember", json!({"text": "The user's bicycle is green."}))
@@ -54,9 +54,9 @@ async fn what_is_remembered_in_one_run_is_recalled_in_another() {
 #[tokio::test]
 async fn a_past_session_is_found_until_it_is_forgotten() {
     let runtime = Runtime::new();
-    let recall = Recall::in_memory(runtime.world().clone()).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(runtime.world().clone());
     let scope = Scope::user("u1");
-    let conversations = Conversations::shared(Arc::new(InMemory::new()), runtime.world().clone());
+    let conversations = Conversations::new(Arc::new(InMemory::new())).world(runtime.world().clone());
     let conversations = conversations.noted_in(recall.sessions(scope.clone()));
     let model = ScriptedModel::new()
         .reply("The ferry it is.")

@@ -5,11 +5,9 @@ mod offer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, Wait};
-use levity::runtime::SystemWorld;
 use serde_json::{Value, json};
 
 use crate::terminal::{chain, complain, note, say, say_json, shell};
@@ -141,8 +139,7 @@ async fn with_servers<T>(
     configs: Vec<ServerConfig>,
     work: impl AsyncFnOnce(&Servers) -> T,
 ) -> Result<Option<T>, String> {
-    let servers =
-        Servers::builder(Arc::new(SystemWorld)).servers(configs).start().map_err(|error| chain(&error))?;
+    let servers = Servers::builder().servers(configs).start().map_err(|error| chain(&error))?;
     let done = async {
         servers.wait(Wait::All).await;
         work(&servers).await

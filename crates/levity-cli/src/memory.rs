@@ -48,7 +48,7 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
 
 /// Conversations that stay until they are forgotten.
 pub(crate) fn conversations(store: Arc<dyn MemoryStore>, runtime: &Runtime) -> Conversations {
-    Conversations::shared(store, runtime.world().clone()).never_expire()
+    Conversations::new(store).world(runtime.world().clone()).never_expire()
 }
 
 /// The conversation that is meant: the one of this name, the only one of a JSON file, or a new one.

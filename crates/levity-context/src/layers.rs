@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, World};
+use levity_system::SystemWorld;
 
 /// What can be put around any source of context.
 ///
@@ -36,8 +37,8 @@ pub trait ContextExt: ContextSource + Sized {
     }
 
     /// Makes the source fail when it takes longer than this. `name` is what the error calls it.
-    fn within(self, time: Duration, world: impl World + 'static, name: impl Into<String>) -> Within<Self> {
-        Within { source: self, time, world: Arc::new(world), name: name.into() }
+    fn within(self, time: Duration, name: impl Into<String>) -> Within<Self> {
+        Within { source: self, time, world: Arc::new(SystemWorld), name: name.into() }
     }
 }
 
@@ -107,6 +108,15 @@ pub struct Within<S> {
     time: Duration,
     world: Arc<dyn World>,
     name: String,
+}
+
+impl<S> Within<S> {
+    /// The clock that it goes by; the system's by default.
+    #[must_use]
+    pub fn world(mut self, world: impl World + 'static) -> Self {
+        self.world = Arc::new(world);
+        self
+    }
 }
 
 #[async_trait]

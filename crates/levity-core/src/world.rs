@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +20,21 @@ pub trait World: Send + Sync {
     fn random(&self) -> u64;
     /// Waits.
     async fn sleep(&self, time: Duration);
+}
+
+#[async_trait]
+impl<W: World + ?Sized> World for Arc<W> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    fn random(&self) -> u64 {
+        (**self).random()
+    }
+
+    async fn sleep(&self, time: Duration) {
+        (**self).sleep(time).await;
+    }
 }
 
 /// A moment: milliseconds since the start of 1970, UTC.

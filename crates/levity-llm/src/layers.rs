@@ -37,7 +37,6 @@ mod adapt;
 mod auto_thinking;
 mod cached;
 mod canonical;
-mod clock;
 mod debug_log;
 mod defaults;
 pub(crate) mod ext;

@@ -188,6 +188,36 @@ impl AgentBuilder {
         self
     }
 
+    /// Gives the agent long-term memory: tools to remember, recall and forget facts of these scopes, and what is known of them
+    /// beside each goal.
+    ///
+    /// ```
+    /// # use levity_loop::Agent;
+    /// # use levity_memory::{Recall, Scope};
+    /// # use levity_test::ScriptedModel;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> levity_core::Result<()> {
+    /// let recall = Recall::in_memory()?;
+    /// let user = Scope::user("u-17");
+    /// recall.remember(&user, "Prefers tea to coffee.", "chat of Monday").await?;
+    ///
+    /// let model = ScriptedModel::new().reply("Tea.");
+    /// let agent = Agent::builder(model.clone()).recall(&recall, [user]).build()?;
+    /// agent.run("What should I bring to drink, tea or coffee?").await?;
+    /// assert!(model.requests()[0].history.messages()[0].text().contains("Prefers tea to coffee."));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn recall(
+        self,
+        recall: &levity_memory::Recall,
+        scopes: impl IntoIterator<Item = levity_memory::Scope>,
+    ) -> Self {
+        let scopes: Vec<_> = scopes.into_iter().collect();
+        self.tools(recall.tools(scopes.clone())).context(recall.context(scopes))
+    }
+
     /// How many tokens of context the sources may give together;
     /// [`DEFAULT_CONTEXT_BUDGET`](Self::DEFAULT_CONTEXT_BUDGET) by default.
     pub fn context_budget(mut self, tokens: usize) -> Self {

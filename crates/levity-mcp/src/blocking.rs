@@ -1,13 +1,12 @@
 //! Servers for programs that are not async.
 //!
 //! ```no_run
-//! use std::sync::Arc;
 //! use levity_mcp::{Config, Wait, blocking};
 //! use serde_json::json;
 //!
-//! # fn example(world: Arc<dyn levity_core::World>) -> levity_mcp::Result<()> {
+//! # fn example() -> levity_mcp::Result<()> {
 //! let config = Config::load("mcp.json", |name| std::env::var(name).ok());
-//! let servers = blocking::Servers::start(levity_mcp::Servers::builder(world).servers(config.into_servers()))?;
+//! let servers = blocking::Servers::start(levity_mcp::Servers::builder().servers(config.into_servers()))?;
 //! servers.wait(Wait::All)?;
 //! for tool in servers.tools() {
 //!     println!("{}: {}", tool.name, tool.description);

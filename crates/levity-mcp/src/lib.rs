@@ -8,7 +8,6 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> levity_mcp::Result<()> {
-//! # let world = Arc::new(levity_runtime::SystemWorld);
 //! let config = Config::parse(
 //!     r#"{"mcpServers": {"gone": {"command": "no-such-program"}, "bad": {"args": ["--help"]}}}"#,
 //!     |name| std::env::var(name).ok(),
@@ -16,7 +15,7 @@
 //! assert_eq!(config.problems().len(), 1, "`bad` has no command; the other is good");
 //!
 //! // They start in the background. An agent takes `servers` for a source of tools, and need not wait.
-//! let servers = Servers::builder(world).servers(config.into_servers()).start()?;
+//! let servers = Servers::builder().servers(config.into_servers()).start()?;
 //! let status = servers.wait(Wait::All).await;
 //! assert!(!status[0].state.is_ready(), "there is no such program, and it is tried again");
 //! assert!(servers.tools().is_empty());

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{Tool, ToolSource, World};
+use levity_system::SystemWorld;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 
@@ -23,10 +24,9 @@ const EVENTS: usize = 1024;
 /// [`stop`](Self::stop) lets them go in order.
 ///
 /// ```no_run
-/// use std::sync::Arc;
 /// use levity_mcp::{ServerConfig, Servers, Wait};
-/// # async fn example(world: Arc<dyn levity_core::World>) -> levity_mcp::Result<()> {
-/// let servers = Servers::builder(world)
+/// # async fn example() -> levity_mcp::Result<()> {
+/// let servers = Servers::builder()
 ///     .server(ServerConfig::stdio("files", "mcp-server-filesystem").arg("."))
 ///     .server(ServerConfig::http("search", "https://example.com/mcp").header("Authorization", "Bearer .."))
 ///     .start()?;
@@ -74,9 +74,9 @@ impl Wait {
 }
 
 impl Servers {
-    /// Begins with no servers; `world` is where time comes from.
-    pub fn builder(world: Arc<dyn World>) -> ServersBuilder {
-        ServersBuilder { world, configs: Vec::new(), asked: Asked::default() }
+    /// Begins with no servers.
+    pub fn builder() -> ServersBuilder {
+        ServersBuilder { world: Arc::new(SystemWorld), configs: Vec::new(), asked: Asked::default() }
     }
 
     /// Waits until these servers are ready or have failed to start once, and says how they are. A name that no server has is
@@ -252,6 +252,12 @@ pub struct ServersBuilder {
 }
 
 impl ServersBuilder {
+    /// The clock that waits and time limits go by; the system's by default.
+    pub fn world(mut self, world: impl World + 'static) -> Self {
+        self.world = Arc::new(world);
+        self
+    }
+
     /// Adds a server.
     pub fn server(mut self, config: ServerConfig) -> Self {
         self.configs.push(config);

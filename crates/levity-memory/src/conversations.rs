@@ -7,6 +7,7 @@ use levity_core::{
     ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind, MemoryStore,
     Remembered, Timestamp, World,
 };
+use levity_system::SystemWorld;
 
 use crate::Sessions;
 use crate::kept::align;
@@ -34,10 +35,9 @@ use turns::{Turn, Turns};
 /// ```
 /// # use levity_core::{Change, Message};
 /// # use levity_memory::{Conversations, InMemory};
-/// # use levity_test::ManualWorld as SystemWorld;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
-/// let conversations = Conversations::new(InMemory::new(), SystemWorld::default());
+/// let conversations = Conversations::new(InMemory::new());
 /// let id = conversations.new_id();
 ///
 /// let open = conversations.open(&id, 100).await?; // whoever else opens it waits
@@ -64,22 +64,24 @@ impl Conversations {
     /// How often a host may want to [`keep_clean`](Self::keep_clean).
     pub const CLEAN_EVERY: Duration = Duration::from_secs(60);
 
-    /// The conversations of a store.
-    pub fn new(store: impl MemoryStore + 'static, world: impl World + 'static) -> Self {
-        Self::shared(Arc::new(store), Arc::new(world))
-    }
-
-    /// The conversations of a store that others use, too.
-    pub fn shared(store: Arc<dyn MemoryStore>, world: Arc<dyn World>) -> Self {
+    /// The conversations of a store. An `Arc` of a store that others use, too, will do.
+    pub fn new(store: impl MemoryStore + 'static) -> Self {
         Self {
-            store,
-            world,
+            store: Arc::new(store),
+            world: Arc::new(SystemWorld),
             turns: Arc::default(),
             expiry: Some(Duration::from_secs(30 * 24 * 60 * 60)),
             max_messages: 10_000,
             max_wait: Duration::from_secs(30),
             sessions: None,
         }
+    }
+
+    /// The clock for dates and waits; the system's by default.
+    #[must_use]
+    pub fn world(mut self, world: impl World + 'static) -> Self {
+        self.world = Arc::new(world);
+        self
     }
 
     /// After how long a conversation that was not changed is removed; 30 days by default.

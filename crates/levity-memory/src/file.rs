@@ -79,7 +79,7 @@ impl FileMemory {
     /// When the folder can neither be found nor made.
     pub fn new(dir: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let dir = whole(&dir.into())?;
-        crate::private::make_dir(&dir).map_err(|error| {
+        levity_system::files::make_dir(&dir).map_err(|error| {
             let message = format!("the folder `{}` could not be made", dir.display());
             MemoryError::new(MemoryErrorKind::Io, message).with_source(error)
         })?;
@@ -104,8 +104,8 @@ impl FileMemory {
     /// be read by their owner alone, and those that are there stay as they are.
     pub fn problems(&self) -> Vec<String> {
         let warning = match &self.folder.what {
-            What::Many(dir) => crate::private::warning(dir),
-            What::One(file) => crate::private::warning_of(file),
+            What::Many(dir) => levity_system::files::warning(dir),
+            What::One(file) => levity_system::files::warning_of(file),
         };
         warning.into_iter().collect()
     }

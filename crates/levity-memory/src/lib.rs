@@ -34,7 +34,6 @@ mod in_memory;
 mod json;
 mod kept;
 mod owner;
-mod private;
 #[cfg(feature = "sqlite")]
 mod recall;
 mod sessions;

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::private;
+use levity_system::files as private;
 
 /// This store, as others see it.
 #[derive(Debug)]
@@ -60,27 +60,13 @@ fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
         other => other?,
     };
     match file.try_lock() {
-        Ok(()) => Ok(is_at(&file, path).then_some(file)),
+        Ok(()) => Ok(private::is_at(&file, path).then_some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => {
             let _ = fs::remove_file(path);
             Err(error)
         }
     }
-}
-
-/// Whether a file is still the one that its path leads to.
-#[cfg(unix)]
-pub(crate) fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let name = |there: fs::Metadata| (there.dev(), there.ino());
-    let (open, there) = (file.metadata().map(name), fs::symlink_metadata(path).map(name));
-    matches!((open, there), (Ok(open), Ok(there)) if open == there)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_at(_: &File, path: &Path) -> bool {
-    path.exists()
 }
 
 /// Whether the owner still lives. The file of one who is gone is taken away.

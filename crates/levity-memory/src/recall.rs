@@ -8,6 +8,7 @@ use futures_util::future::join;
 use levity_core::{
     ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, ModelErrorKind, Usage, World,
 };
+use levity_system::SystemWorld;
 use rusqlite::Connection;
 
 mod fact;
@@ -62,12 +63,9 @@ const MOST_SCOPES: usize = 32;
 ///
 /// ```
 /// # use levity_memory::{Recall, Scope};
-/// # use levity_test::ManualWorld;
-/// # use std::sync::Arc;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
-/// # let world = Arc::new(ManualWorld::new());
-/// let recall = Recall::in_memory(world)?;
+/// let recall = Recall::in_memory()?;
 /// let user = Scope::user("u-17");
 /// recall.remember(&user, "Prefers tea to coffee.", "chat of Monday").await?;
 /// recall.remember(&user, "Lives near the harbour.", "chat of Monday").await?;
@@ -90,15 +88,15 @@ pub struct Recall {
 }
 
 impl Recall {
-    /// Keeps facts in this file, which is made if it is not there or empty. Dates are those of `world`.
+    /// Keeps facts in this file, which is made if it is not there or empty.
     ///
     /// It waits for the disk, and up to 5 seconds for another process that writes.
     ///
     /// # Errors
     /// When the file cannot be opened or made, and when it is none that this version can read:
     /// [`Version`](MemoryErrorKind::Version) or [`Damaged`](MemoryErrorKind::Damaged).
-    pub fn open(path: impl AsRef<Path>, world: Arc<dyn World>) -> Result<Self, MemoryError> {
-        Ok(Self::over(File::open(path.as_ref())?, world))
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
+        Ok(Self::over(File::open(path.as_ref())?))
     }
 
     /// What is wrong with how the facts are kept: other users of the system can read them, for instance. A new file can be
@@ -111,12 +109,20 @@ impl Recall {
     ///
     /// # Errors
     /// When there is no memory left.
-    pub fn in_memory(world: Arc<dyn World>) -> Result<Self, MemoryError> {
-        Ok(Self::over(File::in_memory()?, world))
+    pub fn in_memory() -> Result<Self, MemoryError> {
+        Ok(Self::over(File::in_memory()?))
     }
 
-    fn over(file: File, world: Arc<dyn World>) -> Self {
+    fn over(file: File) -> Self {
+        let world = Arc::new(SystemWorld);
         Self { file: Arc::new(file), world, most_facts: MOST_FACTS, meaning: None, least: 0.0 }
+    }
+
+    /// The clock for dates; the system's by default.
+    #[must_use]
+    pub fn with_world(mut self, world: impl World + 'static) -> Self {
+        self.world = Arc::new(world);
+        self
     }
 
     /// How many facts a scope may have; 100,000 by default.

@@ -15,10 +15,10 @@ pub(crate) mod format;
 mod list;
 mod remove;
 
-use crate::private;
 use bodies::{Bodies, Kept, Texts};
 #[cfg(feature = "sqlite")]
 pub(crate) use format::{DEEP, depth};
+use levity_system::files as private;
 
 /// Keeps each run in a file of its own: one JSON object on a line for each record.
 ///

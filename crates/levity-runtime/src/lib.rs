@@ -39,7 +39,6 @@ mod handle;
 mod inspect;
 mod journal;
 mod meter;
-mod private;
 mod replay;
 mod report;
 mod run;
@@ -54,7 +53,6 @@ mod trace;
 #[cfg(not(feature = "tracing"))]
 #[path = "untraced.rs"]
 mod trace;
-mod world;
 
 pub use archive::{export, import, remove_ended_before};
 pub use control::Control;
@@ -64,6 +62,7 @@ pub use handle::{RunHandle, Text};
 pub use inspect::{asks, replay_run};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
+pub use levity_system::SystemWorld;
 pub use replay::{Replay, changes, check_setup, replay};
 pub use report::{Comparison, ReportStep, RunReport};
 pub use run::Run;
@@ -74,11 +73,12 @@ pub use runtime::{Done, Job, JobHandle, Runtime, Stopped};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
 pub use tell::Told;
-pub use world::SystemWorld;
 
 /// What levity's other crates need; not for use by hand.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::asked::AskedCalls;
-    pub use crate::private::{LARGEST, check_size, open, open_named, options, read_at_most, refuse_link};
+    pub use levity_system::files::{
+        LARGEST, check_size, open, open_named, options, read_at_most, refuse_link,
+    };
 }

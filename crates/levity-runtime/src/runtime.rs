@@ -21,7 +21,7 @@ use crate::journal::NoJournal;
 use crate::replay::opened;
 use crate::runnable::{LeaseFuture, Made};
 use crate::trace::Above;
-use crate::world::SystemWorld;
+use levity_system::SystemWorld;
 
 /// Drives machines: performs their effects, journals what happens, keeps them within their limits and
 /// tells those who watch. Cloning costs nothing.

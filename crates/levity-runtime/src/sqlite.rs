@@ -10,7 +10,7 @@ use levity_core::{
 
 use crate::Durability;
 use crate::files::on_thread;
-use crate::world::SystemWorld;
+use levity_system::SystemWorld;
 
 mod desk;
 mod file;

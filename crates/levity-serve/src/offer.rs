@@ -1,9 +1,7 @@
 //! What an agent offers to MCP clients: `query`, `search`, `fetch`, files and logs to read, prompts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use levity_core::World;
 use levity_memory::{Conversations, InMemory};
 use levity_sandbox::Workspace;
 
@@ -65,15 +63,15 @@ impl AgentServer {
     ///
     /// A tenant has at most a quarter of them, so that it cannot displace the sessions of others;
     /// [`passing_sessions_by`](Self::passing_sessions_by) sets another share.
-    pub fn passing_sessions(world: Arc<dyn World>) -> Conversations {
-        Self::passing_sessions_by(TokenShare::DEFAULT.as_percent(), world)
+    pub fn passing_sessions() -> Conversations {
+        Self::passing_sessions_by(TokenShare::DEFAULT.as_percent())
     }
 
     /// As [`passing_sessions`](Self::passing_sessions), with this share for a tenant, in percent; one session at least.
-    pub fn passing_sessions_by(token_share: u8, world: Arc<dyn World>) -> Conversations {
+    pub fn passing_sessions_by(token_share: u8) -> Conversations {
         let store = InMemory::bounded(Self::SESSIONS, Self::SESSION_BYTES);
         let store = store.with_share(token_share, |id| crate::access::tenant_of(id.as_str()).map(Into::into));
-        Conversations::shared(Arc::new(store), world).expire_after(Self::SESSION_TIME)
+        Conversations::new(store).expire_after(Self::SESSION_TIME)
     }
 
     /// A server of this name and version.

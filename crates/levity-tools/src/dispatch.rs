@@ -62,8 +62,8 @@ struct Inner {
 
 impl Dispatcher {
     /// Begins a dispatcher for these tools.
-    pub fn builder(registry: Registry, world: Arc<dyn World>) -> DispatcherBuilder {
-        DispatcherBuilder::new(registry, world)
+    pub fn builder(registry: Registry) -> DispatcherBuilder {
+        DispatcherBuilder::new(registry)
     }
 
     /// Does what `call` asks for. `approved` says that a person was asked and agreed.

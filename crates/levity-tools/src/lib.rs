@@ -1,12 +1,10 @@
 //! Tools that a model can call, and what stands between the model and them.
 //!
 //! ```
-//! use std::sync::Arc;
-//!
 //! use levity_core::{RunId, Tool, ToolCall, ToolErrorKind};
 //! use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 //! use serde_json::json;
-//! # use levity_core::{Timestamp, ToolCx, ToolError, ToolOutput, ToolSpec, World};
+//! # use levity_core::{ToolCx, ToolError, ToolOutput, ToolSpec};
 //! # struct Weather(ToolSpec);
 //! # #[async_trait::async_trait]
 //! # impl Tool for Weather {
@@ -19,19 +17,11 @@
 //! #     let input = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
 //! #     Weather(ToolSpec::new("weather", "Tells the weather.").with_input(input))
 //! # }
-//! # struct Still;
-//! # #[async_trait::async_trait]
-//! # impl World for Still {
-//! #     fn now(&self) -> Timestamp { Timestamp::default() }
-//! #     fn random(&self) -> u64 { 4 }
-//! #     async fn sleep(&self, _: std::time::Duration) { std::future::pending().await }
-//! # }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), levity_tools::Error> {
-//! # let world = Arc::new(Still);
 //! let registry = Registry::builder().tool(weather()).build()?;
-//! let dispatcher = Dispatcher::builder(registry, world).build()?;
+//! let dispatcher = Dispatcher::builder(registry).build()?;
 //!
 //! let cx = CallCx::new(RunId::from("r1"), "r1/1");
 //! let good = ToolCall::new("c1", "weather", json!({"city": "Rome"}));

@@ -1,7 +1,6 @@
 //! Tools of MCP servers for an agent of the command line.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -42,7 +41,7 @@ impl McpArgs {
                 None => Ok(Offered::default()),
             };
         }
-        let builder = Servers::builder(Arc::new(SystemWorld)).servers(config.into_servers());
+        let builder = Servers::builder().servers(config.into_servers());
         let servers = builder.start().map_err(|error| chain(&error))?;
         tokio::select! {
             _ = servers.wait(Wait::All) => {}

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use clap::Args;
 use levity::memory::{Conversations, Recall, Scope};
 use levity::prelude::*;
-use levity::runtime::SystemWorld;
 use levity::serve::mcp::{ClientModel, Limits, McpServer};
 use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
@@ -196,7 +195,7 @@ impl ServeMcp {
             server = server.prompts(TextPrompts::new().folder(folder).map_err(|error| chain(&error))?);
         }
         if let Some(file) = &self.facts {
-            let recall = Recall::open(file, Arc::new(SystemWorld)).map_err(|error| chain(&error))?;
+            let recall = Recall::open(file).map_err(|error| chain(&error))?;
             recall.problems().iter().for_each(|problem| note(problem));
             server = server.library(RecallLibrary::new(recall, self.scope.clone()));
         }
@@ -219,8 +218,8 @@ impl ServeMcp {
         if self.made.memory.is_none() {
             let world = runtime.world().clone();
             agent = agent.conversations(match self.reach.token_share() {
-                Some(percent) => AgentServer::passing_sessions_by(percent, world),
-                None => AgentServer::passing_sessions(world),
+                Some(percent) => AgentServer::passing_sessions_by(percent).world(world),
+                None => AgentServer::passing_sessions().world(world),
             });
         }
         Ok((agent.build().map_err(|error| chain(&error))?, offered))

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use levity::core::{Progress, Report, Tool as _, ToolCx, ToolSource as _};
 use levity::mcp::{ServerConfig, Servers, Wait};
-use levity::runtime::SystemWorld;
 use levity::serve::Token;
 use levity::serve::bridge::{BridgeClient, ErrorKind};
 use serde_json::{Value, json};
@@ -106,7 +105,7 @@ impl Place {
         for (name, value) in env {
             config = config.env(*name, *value);
         }
-        let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+        let servers = Servers::builder().server(config).start().unwrap();
         for status in servers.wait(Wait::All).await {
             assert!(status.state.is_ready(), "{status:?}");
         }
@@ -474,7 +473,7 @@ async fn a_token_file_that_is_named_comes_first() {
     let config = ServerConfig::stdio("bridge", env!("CARGO_BIN_EXE_levity"))
         .args(["bridge", "stdio", "--url", &host.url, "--token-file", file.to_str().unwrap()])
         .env(env.0, env.1);
-    let bridge = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+    let bridge = Servers::builder().server(config).start().unwrap();
     bridge.wait(Wait::All).await;
     assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
     assert_eq!(host.end(), Some(0));

@@ -5,12 +5,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use levity::mcp::{ServerConfig, Servers, Wait};
-use levity::runtime::SystemWorld;
 use serde_json::{Value, json};
 
 use super::{check, command, file, levity, text};
@@ -364,7 +362,7 @@ async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
     let ask = async |args: &[&str]| {
         let config = ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity")).args(["serve", "mcp"]);
         let config = config.args(args.iter().copied());
-        let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+        let servers = Servers::builder().server(config).start().unwrap();
         let status = servers.wait(Wait::All).await;
         assert!(status[0].state.is_ready(), "{status:?}");
         let answer = servers.get("levity").unwrap().call("query", json!({"prompt": "What is 2 + 5?"})).await;

@@ -4,10 +4,8 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
 
 use levity::mcp::{ServerConfig, Servers, Wait};
-use levity::runtime::SystemWorld;
 use serde_json::{Value, json};
 
 use super::{check, command, levity, text};
@@ -33,7 +31,7 @@ fn program(args: &[&str]) -> ServerConfig {
 }
 
 async fn connect(config: ServerConfig) -> Servers {
-    let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+    let servers = Servers::builder().server(config).start().unwrap();
     let status = servers.wait(Wait::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     servers
@@ -79,8 +77,7 @@ async fn over_http_it_wants_its_token() {
     let answer = value(&servers, "query", json!({"prompt": "What is 2 + 5?"})).await;
     assert_eq!(answer["complete"], true);
     servers.stop().await;
-    let refused =
-        Servers::builder(Arc::new(SystemWorld)).server(with("another-token-altogether")).start().unwrap();
+    let refused = Servers::builder().server(with("another-token-altogether")).start().unwrap();
     let status = refused.wait(Wait::All).await;
     assert!(!status[0].state.is_ready(), "{status:?}");
     refused.stop().await;

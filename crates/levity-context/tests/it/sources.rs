@@ -107,7 +107,7 @@ async fn a_failure_ends_it_unless_a_note_is_wanted() {
 async fn a_source_that_takes_too_long_fails() {
     let world = ManualWorld::new();
     let never = ContextFn::new("never", |_| std::future::pending::<Result<String, ContextError>>());
-    let slow = never.within(Duration::from_secs(5), world.clone(), "never");
+    let slow = never.within(Duration::from_secs(5), "never").world(world.clone());
     let ask = ContextAsk::new(100);
     let mut asked = std::pin::pin!(slow.blocks(&ask));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -117,7 +117,7 @@ async fn a_source_that_takes_too_long_fails() {
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!((&*error.name, &*cause), ("never", "it took longer than 5s"));
     assert_eq!(world.sleepers(), 0);
-    same(&texts(&block("a", 0).within(Duration::ZERO, world, "a"), 100).await, &[("a", "")]);
+    same(&texts(&block("a", 0).within(Duration::ZERO, "a").world(world), 100).await, &[("a", "")]);
 }
 
 #[tokio::test]
@@ -128,7 +128,8 @@ async fn the_promises_of_a_source_hold() {
     conformance::context_source(|| block("a", 100)).await;
     conformance::context_source(|| ContextFn::new("goal", echo)).await;
     conformance::context_source(|| fails().or_note()).await;
-    conformance::context_source(|| block("a", 100).within(Duration::from_secs(1), world.clone(), "a")).await;
+    conformance::context_source(|| block("a", 100).within(Duration::from_secs(1), "a").world(world.clone()))
+        .await;
     conformance::context_source(|| {
         let few = Sources::new().source(Greedy).source_at(7, block("b", 9)).source(fails().or_note());
         Sources::new()

@@ -212,8 +212,11 @@ impl TeamBuilder {
         }
         let profiler = agents.contains_key(DISTILLER).then(|| DISTILLER.into());
         let world = runtime.world().clone();
-        let tools =
-            Dispatcher::builder(registry, world.clone()).policy(self.policy).correct_arguments().build()?;
+        let tools = Dispatcher::builder(registry)
+            .world(world.clone())
+            .policy(self.policy)
+            .correct_arguments()
+            .build()?;
         let executor = Arc::new_cyclic(|me| TeamExecutor {
             agents,
             functions,

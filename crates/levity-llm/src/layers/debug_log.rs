@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, World, Worst};
 
-use super::{Scrub, clock, files, flow};
+use super::{Scrub, files, flow};
+use levity_system::SystemWorld;
 
 mod text;
 
@@ -65,7 +66,7 @@ impl<M: Model + 'static> DebugLog<M> {
             calls: Self::DEFAULT_CALLS,
             bytes: Self::DEFAULT_BYTES,
             scrub: Scrub::new(),
-            world: clock::system(),
+            world: Arc::new(SystemWorld),
             next: Arc::default(),
             failed: Arc::default(),
         };

@@ -7,7 +7,8 @@ use levity_core::{
     Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Usage, World, Worst,
 };
 
-use super::{clock, flow};
+use super::flow;
+use levity_system::SystemWorld;
 
 mod limiter;
 
@@ -133,7 +134,7 @@ impl<M: Model + 'static> RateLimit<M> {
     /// Wraps a model.
     pub fn new(model: M, rate: Rate) -> Self {
         let key: Arc<str> = format!("{}/{}", model.card().provider, model.card().id).into();
-        let gate = Gate { limiter: Limiter::shared(&key), key, rate, world: clock::system() };
+        let gate = Gate { limiter: Limiter::shared(&key), key, rate, world: Arc::new(SystemWorld) };
         Self { inner: Arc::new(model), gate }
     }
 

@@ -9,7 +9,8 @@ use levity_core::{
 
 use super::tally::{Tally, attempt};
 use super::told;
-use super::{Kinds, clock, flow};
+use super::{Kinds, flow};
+use levity_system::SystemWorld;
 
 /// Sends a request again when it failed for a reason that may pass.
 ///
@@ -71,7 +72,7 @@ impl<M: Model + 'static> Retry<M> {
             max_wait: None,
             on: Kinds::new(ModelErrorKind::is_retryable),
         };
-        Self { inner: Arc::new(model), plan, restart: false, world: clock::system() }
+        Self { inner: Arc::new(model), plan, restart: false, world: Arc::new(SystemWorld) }
     }
 
     /// Sets how often a request is sent at most; at least once.

@@ -30,14 +30,16 @@ impl AgentBuilder {
         }
         let world = self.runtime.world().clone();
         let conversations = self.memory.take().map(|memory| match memory {
-            Keeps::Store(store) => Conversations::shared(store, world.clone()),
+            Keeps::Store(store) => Conversations::new(store).world(world.clone()),
             Keeps::Conversations(conversations) => conversations,
         });
         self.memory = conversations.clone().map(Keeps::Conversations);
         let made_of = Arc::new(self.clone());
         self.set_window();
-        let mut tools =
-            Dispatcher::builder(self.tools.build()?, world.clone()).policy(self.policy).correct_arguments();
+        let mut tools = Dispatcher::builder(self.tools.build()?)
+            .world(world.clone())
+            .policy(self.policy)
+            .correct_arguments();
         if let Some(time) = self.tool_timeout {
             tools = tools.timeout(time);
         }

@@ -161,7 +161,7 @@ struct Kept {
 impl Kept {
     fn new(runtime: &Runtime) -> Self {
         let (store, notes) = (Arc::new(InMemory::new()), Notes::default());
-        let talks = Conversations::shared(store.clone(), runtime.world().clone()).noted_in(notes.clone());
+        let talks = Conversations::new(store.clone()).world(runtime.world().clone()).noted_in(notes.clone());
         Self { store, notes, talks }
     }
 

@@ -38,7 +38,8 @@ impl Sessions for Notes {
 
 fn agent(notes: &Notes, runtime: &Runtime, store: &Arc<InMemory>, replies: &[&str]) -> Agent {
     let model = replies.iter().fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
-    let conversations = Conversations::shared(store.clone(), runtime.world().clone()).noted_in(notes.clone());
+    let conversations =
+        Conversations::new(store.clone()).world(runtime.world().clone()).noted_in(notes.clone());
     Agent::builder(model).conversations(conversations).runtime(runtime.clone()).build().unwrap()
 }
 

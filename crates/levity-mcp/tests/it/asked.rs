@@ -85,7 +85,7 @@ async fn start(person: Silent) -> (Servers, Wire) {
         let _ = give.send(Wire { lines: BufReader::new(read).lines(), write });
         ours
     });
-    let servers = Servers::builder(world()).server(config).elicitor(person).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).elicitor(person).start().unwrap();
     let mut wire = wires.recv().await.unwrap();
     wire.greet().await;
     servers.wait(Wait::All).await;

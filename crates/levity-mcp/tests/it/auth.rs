@@ -15,7 +15,6 @@ use levity_mcp::{
     Browser, Error, ErrorKind, MemoryTokens, OAuth, Server, ServerConfig, ServerState, Servers, TokenStore,
     Wait,
 };
-use levity_runtime::SystemWorld;
 use serde_json::json;
 
 use authority::{Authority, Quirks};
@@ -51,7 +50,7 @@ fn oauth(person: &Person) -> OAuth {
 
 fn start(authority: &Authority, oauth: OAuth) -> Servers {
     let config = ServerConfig::http("guarded", authority.url.clone()).oauth(oauth);
-    Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap()
+    Servers::builder().server(config).start().unwrap()
 }
 
 async fn ready(authority: &Authority, oauth: OAuth) -> (Servers, Server) {
@@ -111,7 +110,7 @@ async fn no_limit_runs_out_while_a_person_logs_in() {
     let config = ServerConfig::http("guarded", authority.url.clone())
         .oauth(OAuth::new().browser(slow.clone()))
         .probe_limit(Duration::from_millis(300));
-    let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+    let servers = Servers::builder().server(config).start().unwrap();
     let status = servers.wait(Wait::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     assert_eq!(slow.0.visits(), 1, "the login was begun again");
@@ -518,7 +517,7 @@ async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
             let (authority, person) = (Authority::start(quirks).await, Person::default());
             let config =
                 ServerConfig::http("guarded", authority.url.clone()).oauth(oauth(&person)).retries(0);
-            let servers = Servers::builder(Arc::new(SystemWorld)).server(config).start().unwrap();
+            let servers = Servers::builder().server(config).start().unwrap();
             let mut events = servers.events();
             let status = servers.wait(Wait::All).await;
             assert!(!status[0].state.is_ready(), "{status:?}");

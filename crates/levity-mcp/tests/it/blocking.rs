@@ -8,7 +8,8 @@ use crate::fixture::{Fixture, world};
 #[test]
 fn a_program_that_is_not_async_calls_tools() {
     let fixture = Fixture::echo().tool("say");
-    let servers = blocking::Servers::start(Servers::builder(world()).server(fixture.config("one"))).unwrap();
+    let servers =
+        blocking::Servers::start(Servers::builder().world(world()).server(fixture.config("one"))).unwrap();
     let status = servers.wait(Wait::All).unwrap();
     assert!(status[0].state.is_ready(), "{status:?}");
     let names: Vec<_> = servers.tools().into_iter().map(|tool| tool.name).collect();
@@ -30,7 +31,8 @@ fn a_program_that_is_not_async_calls_tools() {
 #[test]
 fn threads_share_them() {
     let fixture = Fixture::echo().tool("say");
-    let servers = blocking::Servers::start(Servers::builder(world()).server(fixture.config("one"))).unwrap();
+    let servers =
+        blocking::Servers::start(Servers::builder().world(world()).server(fixture.config("one"))).unwrap();
     std::thread::scope(|scope| {
         for number in 0..8 {
             let servers = &servers;
@@ -47,6 +49,6 @@ fn threads_share_them() {
 
 #[tokio::test]
 async fn async_code_is_not_held_up() {
-    let error = blocking::Servers::start(Servers::builder(world())).unwrap_err();
+    let error = blocking::Servers::start(Servers::builder().world(world())).unwrap_err();
     assert!(error.to_string().contains("inside an async runtime"), "{error}");
 }

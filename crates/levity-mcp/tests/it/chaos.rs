@@ -27,7 +27,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 /// One server that is ready.
 async fn one(config: ServerConfig) -> (Servers, Server) {
     let name = config.name().to_owned();
-    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     let server = servers.get(&name).unwrap();
@@ -179,7 +179,7 @@ async fn odd_answers_lose_nothing() {
 
 /// Why a server that starts like this is away.
 async fn away(config: ServerConfig) -> String {
-    let servers = Servers::builder(world()).server(config.retries(0)).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config.retries(0)).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     let tool = within(servers.get("files").unwrap().call("echo", Value::Null)).await.unwrap_err();
@@ -207,7 +207,7 @@ async fn a_server_that_does_not_start_says_why() {
 
 #[tokio::test]
 async fn a_flood_on_stderr_becomes_events_and_stops_nobody() {
-    let servers = Servers::builder(world()).server(chaos("files", "flood")).start().unwrap();
+    let servers = Servers::builder().world(world()).server(chaos("files", "flood")).start().unwrap();
     let mut events = servers.events();
     let line = loop {
         if let ServerEventKind::Stderr(line) = within(events.next()).await.unwrap().kind
@@ -242,7 +242,7 @@ async fn nothing_is_left_after_stop_drop_and_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_servers_at_once() {
     let configs = (0..20).map(|n| chaos(&format!("s{n}"), "serve"));
-    let servers = Servers::builder(world()).servers(configs).start().unwrap();
+    let servers = Servers::builder().world(world()).servers(configs).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
     let mut ids = Vec::new();

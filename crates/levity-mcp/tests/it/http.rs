@@ -23,7 +23,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn open(config: ServerConfig) -> Servers {
-    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     servers
@@ -78,7 +78,7 @@ async fn a_server_that_was_away_is_used_again() {
 async fn a_server_that_cannot_be_reached_says_so() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = ServerConfig::http("it", format!("http://{free}/mcp?key=secret"));
-    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     let text = format!("{status:?}");
     assert!(text.contains("cannot be reached: Connection refused"), "{text}");
@@ -118,7 +118,7 @@ async fn key_in_an_address_is_in_no_error() {
             format!("http://{address}/mcp#secret"),
         ] {
             let config = ServerConfig::http("it", url).retries(1);
-            let servers = Servers::builder(world()).server(config).start().unwrap();
+            let servers = Servers::builder().world(world()).server(config).start().unwrap();
             let status = within(servers.wait(Wait::All)).await;
             let text = format!("{status:?}");
             assert!(!text.contains("secret"), "{answer}: {text}");

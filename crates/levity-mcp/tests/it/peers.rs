@@ -35,7 +35,7 @@ fn python(name: &str, variable: &str, program: &str) -> Option<ServerConfig> {
 }
 
 async fn open(config: ServerConfig) -> Servers {
-    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).start().unwrap();
     ready(servers).await
 }
 
@@ -67,7 +67,8 @@ async fn call(servers: &Servers, name: &str, args: Value) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_by_its_pipes() {
     let Some(config) = node("all", "mcp-server-everything") else { return };
-    let servers = Servers::builder(world())
+    let servers = Servers::builder()
+        .world(world())
         .server(config.arg("stdio"))
         .roots(["file:///srv/project"])
         .elicitor(AcceptDefaults)
@@ -115,7 +116,8 @@ impl Elicitor for Name {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_asks_and_takes_its_time() {
     let Some(config) = node("all", "mcp-server-everything") else { return };
-    let builder = Servers::builder(world()).server(config.arg("stdio")).roots(["file:///srv/project"]);
+    let builder =
+        Servers::builder().world(world()).server(config.arg("stdio")).roots(["file:///srv/project"]);
     let servers = ready(builder.elicitor(Name).start().unwrap()).await;
     let server = servers.get("all").unwrap();
     // It tells of more tools once it knows what it may ask of us.
@@ -167,7 +169,7 @@ async fn files_memory_and_thoughts() {
     let memory = node("memory", "mcp-server-memory").unwrap();
     let memory = memory.env("MEMORY_FILE_PATH", format!("{root}/memory.jsonl"));
     let thoughts = node("think", "mcp-server-sequential-thinking").unwrap();
-    let builder = Servers::builder(world()).server(files.arg(&root)).server(memory).server(thoughts);
+    let builder = Servers::builder().world(world()).server(files.arg(&root)).server(memory).server(thoughts);
     let servers = ready(builder.start().unwrap()).await;
     count(&servers, 14 + 9 + 1);
     let path = format!("{root}/a.txt");
@@ -202,7 +204,8 @@ async fn time_git_and_pages() {
     let root = folder.path().to_string_lossy().into_owned();
     let git = python("git", "LEVITY_TEST_MCP_PYTHON", "mcp-server-git").unwrap();
     let fetch = python("fetch", "LEVITY_TEST_MCP_PYTHON", "mcp-server-fetch").unwrap();
-    let servers = Servers::builder(world())
+    let servers = Servers::builder()
+        .world(world())
         .server(time.args(["--local-timezone", "UTC"]))
         .server(git.args(["--repository", &root]))
         .server(fetch.args(["--ignore-robots-txt", "--allow-private-ips"]))
@@ -262,7 +265,8 @@ async fn python_by_its_pipes_from_a_file_of_settings() {
     let vars = |name: &str| (name == "PY").then(|| python.to_string_lossy().into_owned());
     let config = Config::parse(&text.to_string(), vars);
     assert!(!config.problems().is_empty(), "the bad one is told of");
-    let servers = ready(Servers::builder(world()).servers(config.into_servers()).start().unwrap()).await;
+    let servers =
+        ready(Servers::builder().world(world()).servers(config.into_servers()).start().unwrap()).await;
     count(&servers, 2);
     assert_eq!(call(&servers, "mcp_py_add", json!({"a": 20, "b": 22})).await, "42");
     assert_eq!(call(&servers, "mcp_py_count", json!({"to": 3})).await, "counted to 3");

@@ -105,7 +105,7 @@ async fn servers_that_fail_show_none() {
     let head = "Connection: close\r\nContent-Length: 0\r\n";
     let away =
         format!("HTTP/1.1 302 Found\r\nLocation: http://other.example/{CANARY}?k={CANARY}\r\n{head}\r\n");
-    let mut builder = Servers::builder(world());
+    let mut builder = Servers::builder().world(world());
     let hosts = [
         answering(away).await,
         answering(format!("HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer realm=\"{CANARY}\"\r\n{head}\r\n"))
@@ -191,7 +191,8 @@ async fn servers_that_repeat_their_settings_in_errors_show_none() {
         [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s"}}\n' "$id" "$API_KEY"; done"#;
     let text = json!({"mcpServers": {"gone": {"command": "/no/${PLACE}/program"}, "folder": {"command": "cat", "cwd": "/no/${A_TOKEN}"}}});
     let config = Config::parse(&text.to_string(), |_| Some(CANARY.to_owned()));
-    let mut builder = Servers::builder(world())
+    let mut builder = Servers::builder()
+        .world(world())
         .server(sh("dies", "echo \"bye $API_KEY\" >&2; exit 3"))
         .server(sh("refuses", refuses))
         .server(
@@ -253,7 +254,7 @@ done
 #[tokio::test]
 async fn servers_that_repeat_their_settings_in_events_show_none() {
     let pads = [0, 4_090, 4_092, 4_095];
-    let mut builder = Servers::builder(world());
+    let mut builder = Servers::builder().world(world());
     for pad in pads {
         let url = format!("postgres://me:{CANARY}@db.example/it");
         let server = ServerConfig::stdio(format!("s{pad}"), "sh").args(["-c", TALKS]).env("API_KEY", CANARY);

@@ -21,7 +21,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 /// One server that is ready, by the name `one`.
 async fn one(config: ServerConfig) -> (Servers, Server) {
-    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     let server = servers.get("one").unwrap();
@@ -57,8 +57,12 @@ async fn use_tool(tools: &[Arc<dyn Tool>], name: &str, args: Value) -> Result<Va
 #[tokio::test]
 async fn tools_of_two_servers_are_called() {
     let (one, two) = (Fixture::echo().tool("say").tool("sing"), Fixture::echo().tool("say"));
-    let servers =
-        Servers::builder(world()).server(one.config("one")).server(two.config("two")).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(one.config("one"))
+        .server(two.config("two"))
+        .start()
+        .unwrap();
     let status = servers.wait(Wait::All).await;
     assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
     let names: Vec<_> = servers.tools().iter().map(|tool| tool.spec().name.clone()).collect();
@@ -73,7 +77,7 @@ async fn tools_of_two_servers_are_called() {
 #[tokio::test]
 async fn changed_tools_are_followed() {
     let fixture = Fixture::echo().tool("say");
-    let servers = Servers::builder(world()).server(fixture.config("one")).start().unwrap();
+    let servers = Servers::builder().world(world()).server(fixture.config("one")).start().unwrap();
     let mut events = servers.events();
     servers.wait(Wait::All).await;
     let before = servers.version();
@@ -112,8 +116,10 @@ async fn a_connection_that_ended_is_made_again_and_the_tools_work() {
 #[tokio::test]
 async fn who_waits_waits_for_what_was_said() {
     let hung = silent("hung", &["server/discover", "initialize"]);
-    let builder =
-        Servers::builder(world()).server(hung.config).server(Fixture::echo().config("off").disabled());
+    let builder = Servers::builder()
+        .world(world())
+        .server(hung.config)
+        .server(Fixture::echo().config("off").disabled());
     let servers = builder.server(Fixture::echo().tool("say").config("one")).start().unwrap();
     let status = within(servers.wait(Wait::named(["one", "unknown"]))).await;
     assert!(status.len() == 1 && status[0].state.is_ready(), "{status:?}");
@@ -205,7 +211,8 @@ async fn tools_are_let_through_or_kept_out() {
 #[tokio::test]
 async fn an_agent_may_have_the_tools_of_some_servers() {
     let build = |name| Fixture::echo().tool("say").config(name);
-    let servers = Servers::builder(world()).server(build("one")).server(build("two")).start().unwrap();
+    let servers =
+        Servers::builder().world(world()).server(build("one")).server(build("two")).start().unwrap();
     within(servers.wait(Wait::All)).await;
     let some = servers.only(["two"]);
     assert_eq!(names(&some), ["mcp_two_say"]);
@@ -217,7 +224,8 @@ async fn an_agent_may_have_the_tools_of_some_servers() {
 #[tokio::test]
 async fn helpers_show_the_servers_and_their_tools() {
     let off = Fixture::echo().config("off").disabled();
-    let builder = Servers::builder(world()).server(Fixture::echo().tool("say").config("one")).server(off);
+    let builder =
+        Servers::builder().world(world()).server(Fixture::echo().tool("say").config("one")).server(off);
     let servers = builder.start().unwrap();
     within(servers.wait(Wait::All)).await;
     let helpers = servers.helper_tools();
@@ -307,7 +315,8 @@ async fn a_model_replies_to_a_server() {
     let text = json!({"role": "user", "content": {"type": "text", "text": "When is high water?"}});
     let raw = asks("sampling/createMessage", json!({"messages": [text], "maxTokens": 50}));
     let model = ScriptedModel::new().reply("At 04:12.");
-    let builder = Servers::builder(world()).server(raw.config).sampler(ModelSampler::new(Arc::new(model)));
+    let builder =
+        Servers::builder().world(world()).server(raw.config).sampler(ModelSampler::new(Arc::new(model)));
     let servers = builder.start().unwrap();
     within(servers.wait(Wait::All)).await;
     let told = within(servers.get("one").unwrap().call("say", json!({}))).await.unwrap();
@@ -332,7 +341,7 @@ const FORM: &str = r#"{"message": "Who?", "requestedSchema": {"type": "object", 
 async fn a_call_is_not_idle_while_somebody_thinks_about_an_answer() {
     let raw = asks("elicitation/create", serde_json::from_str(FORM).unwrap());
     let config = raw.config.idle_limit(Duration::from_millis(200));
-    let builder = Servers::builder(world()).server(config).elicitor(Slow(Duration::from_millis(700)));
+    let builder = Servers::builder().world(world()).server(config).elicitor(Slow(Duration::from_millis(700)));
     let servers = builder.start().unwrap();
     within(servers.wait(Wait::All)).await;
     let told = within(servers.get("one").unwrap().call("say", json!({}))).await.unwrap();
@@ -361,7 +370,7 @@ async fn questions_that_nobody_answers_end_with_the_time_of_the_call() {
     let ask = json!({"method": "elicitation/create", "params": form});
     let raw = modern(json!({"resultType": "input_required", "inputRequests": {"who": ask}}));
     let config = raw.config.call_limit(Duration::from_millis(300));
-    let builder = Servers::builder(world()).server(config).elicitor(Slow(Duration::from_secs(3600)));
+    let builder = Servers::builder().world(world()).server(config).elicitor(Slow(Duration::from_secs(3600)));
     let servers = builder.start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     assert_eq!(status[0].protocol.as_deref(), Some("2026-07-28"), "{status:?}");
@@ -483,7 +492,7 @@ async fn lists_without_end_are_cut_and_that_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_are_stopped_once_however_often_it_is_asked_for() {
     let mut raw = silent("hung", &["server/discover", "initialize"]);
-    let builder = Servers::builder(world()).server(raw.config.clone());
+    let builder = Servers::builder().world(world()).server(raw.config.clone());
     let servers = builder.server(Fixture::echo().tool("say").config("one")).start().unwrap();
     hear(&mut raw, "server/discover").await;
     within(servers.wait(Wait::named(["one"]))).await;
@@ -526,7 +535,7 @@ fn nobody_waits_for_servers_whose_runtime_is_gone() {
     let first = runtime();
     let servers = first.block_on(async {
         let mut raw = silent("one", &["server/discover", "initialize"]);
-        let servers = Servers::builder(world()).server(raw.config.clone()).start().unwrap();
+        let servers = Servers::builder().world(world()).server(raw.config.clone()).start().unwrap();
         hear(&mut raw, "server/discover").await;
         servers
     });
@@ -538,7 +547,7 @@ fn nobody_waits_for_servers_whose_runtime_is_gone() {
 #[tokio::test]
 async fn what_opens_a_pipe_may_panic() {
     let config = ServerConfig::in_process("one", || panic!("on purpose")).retries(0);
-    let servers = Servers::builder(world()).server(config).start().unwrap();
+    let servers = Servers::builder().world(world()).server(config).start().unwrap();
     let status = within(servers.wait(Wait::All)).await;
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     assert!(error.to_string().contains("what opens its pipe panicked"), "{error}");
@@ -547,7 +556,7 @@ async fn what_opens_a_pipe_may_panic() {
 #[tokio::test]
 async fn a_server_that_never_gets_ready_is_given_up_however_long_that_takes() {
     let raw = silent("one", &["server/discover", "initialize"]);
-    let builder = Servers::builder(Arc::new(ManualWorld::auto())).server(raw.config.retries(2));
+    let builder = Servers::builder().world(Arc::new(ManualWorld::auto())).server(raw.config.retries(2));
     let servers = builder.start().unwrap();
     let mut events = servers.events();
     let error = loop {

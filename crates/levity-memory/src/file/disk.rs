@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use levity_core::Timestamp;
 
 use crate::Durability;
-use crate::owner::is_at;
-use crate::private;
+use levity_system::files as private;
+use levity_system::files::is_at;
 
 /// A file larger than this is not read: whoever has so much to say needs another store.
 pub(super) const LARGEST: u64 = 1 << 30;

@@ -16,7 +16,7 @@ use super::{disk, format, list, name};
 use crate::Durability;
 use crate::kept::{self, Kept};
 use crate::owner::{self, Owner};
-use crate::private;
+use levity_system::files as private;
 
 /// So many locks there are for all conversations of a folder.
 const LOCKS: u64 = 32;

@@ -154,7 +154,7 @@ pub(crate) async fn race(store: &dyn MemoryStore, times: u64) {
 
 /// Opens a conversation again and again, and saves twice each time.
 pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
-    let conversations = Conversations::shared(store, Arc::new(Real));
+    let conversations = Conversations::new(store).world(Arc::new(Real));
     let id = ConversationId::new("shared");
     for number in 0..times {
         let open = conversations.open(&id, 0).await.unwrap();

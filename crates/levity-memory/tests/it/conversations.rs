@@ -16,7 +16,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn setup() -> (InMemory, ManualWorld, Conversations) {
     let (store, world) = (InMemory::new(), ManualWorld::new());
-    (store.clone(), world.clone(), Conversations::new(store, world))
+    (store.clone(), world.clone(), Conversations::new(store).world(world))
 }
 
 fn texts(count: usize) -> Vec<Message> {
@@ -61,7 +61,8 @@ async fn runs_of_one_conversation_follow_one_another_in_order() {
 #[tokio::test]
 async fn another_process_is_waited_for_and_then_it_is_busy() {
     let (store, world) = (InMemory::new(), ManualWorld::auto());
-    let conversations = Conversations::new(store.clone(), world.clone()).max_wait(Duration::from_secs(10));
+    let conversations =
+        Conversations::new(store.clone()).world(world.clone()).max_wait(Duration::from_secs(10));
     let id = ConversationId::new("taken");
     // Another process has none of this one's queues, only the store.
     let hold = store.hold(&id).await.unwrap();
@@ -143,7 +144,7 @@ async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
     };
     futures_util::future::select(std::pin::pin!(keep), std::pin::pin!(turn)).await;
     assert_eq!(store.list(&ConversationQuery::new()).await.unwrap().len(), 41);
-    let kept = Conversations::new(store.clone(), world.clone()).never_expire();
+    let kept = Conversations::new(store.clone()).world(world.clone()).never_expire();
     world.advance(1000 * DAY);
     assert_eq!(kept.clean_up().await.unwrap().removed, 0);
 }
@@ -206,7 +207,7 @@ impl Sessions for Notes {
 #[tokio::test]
 async fn what_another_process_notes_at_its_end_is_forgotten_too() {
     let (store, world, notes) = (InMemory::new(), ManualWorld::auto(), Notes::default());
-    let conversations = Conversations::new(store.clone(), world.clone()).noted_in(notes.clone());
+    let conversations = Conversations::new(store.clone()).world(world.clone()).noted_in(notes.clone());
     let id = ConversationId::new("taken");
     let hold = store.hold(&id).await.unwrap();
     let end = async {
@@ -246,7 +247,7 @@ async fn what_is_loaded_begins_with_no_orphan() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_conversations_at_once() {
     let (store, world) = (InMemory::new(), ManualWorld::new());
-    let conversations = Arc::new(Conversations::new(store, world));
+    let conversations = Arc::new(Conversations::new(store).world(world));
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..2_000_u64 {
         let conversations = conversations.clone();

@@ -61,7 +61,7 @@ async fn processes_share_sqlite() {
 
 async fn thousand(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
-    let conversations = Conversations::shared(kind.open(dir.path()), Arc::new(Real));
+    let conversations = Conversations::new(kind.open(dir.path())).world(Arc::new(Real));
     let mut tasks = JoinSet::new();
     for number in 0..1_000 {
         let conversations = conversations.clone();
@@ -105,7 +105,7 @@ async fn a_thousand_conversations_in_sqlite() {
 /// A run that is given up while it saves does not come between the next one.
 async fn given_up(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
-    let conversations = Conversations::shared(kind.open(dir.path()), Arc::new(Real));
+    let conversations = Conversations::new(kind.open(dir.path())).world(Arc::new(Real));
     let id = ConversationId::new("a");
     for number in 0..100 {
         let open = conversations.open(&id, 0).await.unwrap();

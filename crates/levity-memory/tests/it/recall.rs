@@ -20,11 +20,11 @@ mod meaning;
 mod tools;
 
 fn in_memory() -> Recall {
-    Recall::in_memory(Arc::new(ManualWorld::new())).unwrap()
+    Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()))
 }
 
 fn open(path: &std::path::Path) -> Recall {
-    Recall::open(path, Arc::new(ManualWorld::new())).unwrap()
+    Recall::open(path).unwrap().with_world(Arc::new(ManualWorld::new()))
 }
 
 fn user() -> Scope {

@@ -443,10 +443,7 @@ async fn file_of_conversations_is_made_for_its_owner_alone() {
     let folder = Folder::new();
     let store = folder.store();
     store.save(&"a".into(), &Change::at(0).with_messages([Message::user("hello")])).await.unwrap();
-    let recall = levity_memory::Recall::open(
-        folder.0.path().join("facts.db"),
-        std::sync::Arc::new(levity_test::ManualWorld::new()),
-    );
+    let recall = levity_memory::Recall::open(folder.0.path().join("facts.db"));
     let recall = recall.unwrap();
     let rights = crate::files::rights_of_others(folder.0.path());
     assert!(rights.iter().any(|(path, _)| path.ends_with("memory.db-wal")), "{rights:?}");

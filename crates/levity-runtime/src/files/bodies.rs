@@ -11,7 +11,8 @@ use levity_core::__private::sha256;
 use levity_core::{JournalError, JournalErrorKind};
 use serde_json::{Map, Value};
 
-use crate::{Durability, private};
+use crate::Durability;
+use levity_system::files as private;
 
 use super::{failed, read_plain, sync_dir};
 

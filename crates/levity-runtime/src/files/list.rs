@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::private;
+use levity_system::files as private;
 
 use super::bodies::Bodies;
 use super::format;

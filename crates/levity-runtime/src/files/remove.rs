@@ -8,7 +8,7 @@ use levity_core::{JournalError, JournalErrorKind, RunId};
 
 use super::format::check_header;
 use crate::Durability;
-use crate::private;
+use levity_system::files as private;
 
 use super::{FileJournal, failed, sync_dir, try_lock};
 

@@ -10,7 +10,7 @@ use levity_core::World;
 
 use super::writer::Writer;
 use crate::files::is_at;
-use crate::private;
+use levity_system::files as private;
 
 /// This journal, as others see it.
 pub(super) struct Owner {

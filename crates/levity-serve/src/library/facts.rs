@@ -18,7 +18,7 @@ use super::{Document, Hit, Library, LibraryError};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let recall = Recall::in_memory(Arc::new(SystemWorld))?;
+/// let recall = Recall::in_memory()?;
 /// recall.remember(&Scope::project("boat"), "The mast is of spruce.", "survey").await?;
 /// let library = RecallLibrary::new(recall, [Scope::project("boat")]);
 /// let found = library.search("What is the mast made of?", 5).await?;

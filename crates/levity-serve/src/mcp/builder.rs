@@ -154,7 +154,8 @@ impl McpServerBuilder {
         }
         let registry = registry.build().map_err(|error| unusable(&error))?;
         let (offers, order) = offers(&registry, self.offers)?;
-        let dispatcher = Dispatcher::builder(registry, world.clone())
+        let dispatcher = Dispatcher::builder(registry)
+            .world(world.clone())
             .policy(policy)
             .timeout(limits.tool)
             .retries(0)

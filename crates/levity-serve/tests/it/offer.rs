@@ -13,7 +13,7 @@ use levity_mcp::{
     ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder, Wait,
 };
 use levity_memory::InMemory;
-use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
+use levity_runtime::{MemoryJournal, Runtime};
 use levity_sandbox::Workspace;
 use levity_serve::mcp::{ClientModel, McpServer};
 use levity_serve::{AgentServer, Order, Runs};
@@ -67,7 +67,7 @@ async fn connect(server: AgentServer, set: impl FnOnce(ServersBuilder) -> Server
     let (server, tasks) = (server.build().unwrap(), Arc::new(std::sync::Mutex::new(JoinSet::new())));
     let served = tasks.clone();
     let config = ServerConfig::in_process("levity", move || pipe(&server, &mut served.lock().unwrap()));
-    let servers = set(Servers::builder(Arc::new(SystemWorld)).server(config)).start().unwrap();
+    let servers = set(Servers::builder().server(config)).start().unwrap();
     let status = servers.wait(Wait::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     Connected { servers, _tasks: tasks }
@@ -193,7 +193,7 @@ async fn messages_of_a_query_answer_every_call() {
 #[tokio::test]
 async fn passing_sessions_last_an_hour_and_are_bounded() {
     let world = Arc::new(ManualWorld::new());
-    let sessions = AgentServer::passing_sessions(world.clone());
+    let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, text: String| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
         let change = Change::at(open.remembered().end).with_messages([Message::user(text)]);
@@ -223,7 +223,7 @@ async fn passing_sessions_last_an_hour_and_are_bounded() {
 #[tokio::test]
 async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
     let world = Arc::new(ManualWorld::new());
-    let sessions = AgentServer::passing_sessions(world.clone());
+    let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, bytes: usize| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
         let change = Change::at(open.remembered().end).with_messages([Message::user("x".repeat(bytes))]);

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::World;
+use levity_system::SystemWorld;
 use tokio::sync::Semaphore;
 
 use super::backoff::Backoff;
@@ -32,10 +33,10 @@ pub struct DispatcherBuilder {
 }
 
 impl DispatcherBuilder {
-    pub(super) fn new(registry: Registry, world: Arc<dyn World>) -> Self {
+    pub(super) fn new(registry: Registry) -> Self {
         Self {
             registry,
-            world,
+            world: Arc::new(SystemWorld),
             policy: Policy::new(),
             timeout: Duration::from_secs(60),
             retries: 2,
@@ -46,6 +47,12 @@ impl DispatcherBuilder {
             search_above: None,
             corrects: false,
         }
+    }
+
+    /// The clock that time limits and retries go by; the system's by default.
+    pub fn world(mut self, world: impl World + 'static) -> Self {
+        self.world = Arc::new(world);
+        self
     }
 
     /// What may be called. By default, calls of tools that may destroy something are asked about.

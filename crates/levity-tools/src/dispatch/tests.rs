@@ -32,7 +32,10 @@ fn weather() -> FnTool {
 }
 
 fn dispatcher(tool: FnTool) -> Dispatcher {
-    Dispatcher::builder(Registry::builder().tool(tool).build().unwrap(), Clock::skipping()).build().unwrap()
+    Dispatcher::builder(Registry::builder().tool(tool).build().unwrap())
+        .world(Clock::skipping())
+        .build()
+        .unwrap()
 }
 
 fn cx() -> CallCx {
@@ -89,7 +92,7 @@ fn an_unknown_tool_is_answered_with_names() {
 fn no_tools_or_too_many_are_not_listed() {
     let build = |count: usize| {
         let tools = (0..count).fold(Registry::builder(), |all, n| all.tool(FnTool::named(&format!("t{n}"))));
-        Dispatcher::builder(tools.build().unwrap(), Clock::skipping()).build().unwrap()
+        Dispatcher::builder(tools.build().unwrap()).world(Clock::skipping()).build().unwrap()
     };
     check(&call(&build(0), "rm", json!({})), ToolErrorKind::NotFound, "there is no tool `rm`");
     check(&call(&build(21), "rm", json!({})), ToolErrorKind::NotFound, "there is no tool `rm`");
@@ -120,7 +123,7 @@ fn bad_arguments_are_explained() {
 #[test]
 fn arguments_of_the_wrong_type_are_corrected_and_the_model_is_told() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
-    let corrects = Dispatcher::builder(registry, Clock::still()).correct_arguments().build().unwrap();
+    let corrects = Dispatcher::builder(registry).world(Clock::still()).correct_arguments().build().unwrap();
     let result = call(&corrects, "weather", json!({"city": 5}));
     let text = "(The arguments were corrected: at `/city`, 5 became \"5\".)\nsunny in \"5\"";
     assert_eq!((result.error, &*result.text()), (None, text));
@@ -132,7 +135,7 @@ fn arguments_of_the_wrong_type_are_corrected_and_the_model_is_told() {
 fn policy_judges_the_arguments_that_the_tool_gets() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let rule = Rule::any().when(|_, args: &Value| args["city"] == "5").deny("not this one");
-    let builder = Dispatcher::builder(registry, Clock::still()).policy(Policy::allow_all().rule(rule));
+    let builder = Dispatcher::builder(registry).world(Clock::still()).policy(Policy::allow_all().rule(rule));
     let dispatcher = builder.correct_arguments().build().unwrap();
     let call_of_number = ToolCall::new("c", "weather", json!({"city": 5}));
     assert_eq!(dispatcher.permit(&call_of_number), Permit::deny("not this one"));
@@ -187,7 +190,7 @@ async fn policy_asks_and_denies_before_the_tool_runs() {
     };
     let registry = Registry::builder().tool(tool("ask")).tool(tool("deny")).build().unwrap();
     let policy = Policy::new().rule(Rule::tool("ask").ask("why not")).rule(Rule::tool("deny").deny("no way"));
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).policy(policy).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).policy(policy).build().unwrap();
     let call = |name: &str| ToolCall::new("c", name, json!({}));
 
     let asked = dispatcher.dispatch(&call("ask"), false, cx()).await;
@@ -206,7 +209,7 @@ async fn policy_asks_and_denies_before_the_tool_runs() {
 #[test]
 fn bad_arguments_are_told_before_anybody_is_asked() {
     let registry = Registry::builder().tool(weather()).build().unwrap();
-    let builder = Dispatcher::builder(registry, Clock::still()).policy(Policy::ask_all());
+    let builder = Dispatcher::builder(registry).world(Clock::still()).policy(Policy::ask_all());
     let result = call(&builder.build().unwrap(), "weather", json!({"city": [1]}));
     assert_eq!(result.error, Some(ToolErrorKind::InvalidArgs));
 }
@@ -265,7 +268,7 @@ fn scheduling_follows_the_hints() {
     let tools = hints.into_iter().fold(Registry::builder(), |all, (name, hints)| {
         all.tool(FnTool::ready(spec(name, hints), |_| Ok(ToolOutput::default())))
     });
-    let dispatcher = Dispatcher::builder(tools.build().unwrap(), Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(tools.build().unwrap()).world(Clock::still()).build().unwrap();
     assert!(dispatcher.runs_alone("a") && !dispatcher.runs_alone("r") && !dispatcher.runs_alone("p"));
     assert_eq!(dispatcher.class("r"), EffectClass::ReadOnly);
     assert_eq!(dispatcher.class("a"), EffectClass::AtMostOnce);
@@ -274,7 +277,7 @@ fn scheduling_follows_the_hints() {
 #[test]
 fn a_dispatcher_without_concurrency_is_refused() {
     let registry = Registry::builder().build().unwrap();
-    let error = Dispatcher::builder(registry, Clock::still()).max_concurrent(0).build().unwrap_err();
+    let error = Dispatcher::builder(registry).world(Clock::still()).max_concurrent(0).build().unwrap_err();
     assert_eq!(error, crate::Error::NoConcurrency);
 }
 

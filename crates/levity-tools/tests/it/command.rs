@@ -26,7 +26,7 @@ impl Desk {
     fn new(settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = Registry::builder().tool(tool(&folder, settings)).build().unwrap();
-        let dispatcher = Dispatcher::builder(registry, Arc::new(ManualWorld::new())).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
         Self { folder, dispatcher, heard: Arc::default() }
     }
 
@@ -165,7 +165,7 @@ async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
     let policy = CommandPolicy::new().deny("touch", "nothing is made here");
     let tool = tool(&folder, |builder| builder).policy(policy);
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Arc::new(ManualWorld::new())).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
     for args in [
         json!({"command": "touch made"}),
         json!({"command": "touch", "args": ["made"]}),

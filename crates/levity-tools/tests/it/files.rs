@@ -33,7 +33,7 @@ impl Desk {
         let temp = tempfile::tempdir().unwrap();
         let space = Workspace::open(temp.path()).unwrap();
         let registry = Registry::builder().tools(set(FileTools::new(space))).build().unwrap();
-        let dispatcher = Dispatcher::builder(registry, Arc::new(ManualWorld::new())).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
         Self { temp, dispatcher, changed: Arc::default() }
     }
 

@@ -37,7 +37,7 @@ fn tool(folder: &Path, name: &str, text: &str) {
 
 fn dispatcher(tools: FolderTools) -> Dispatcher {
     let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
-    Dispatcher::builder(registry, Arc::new(ManualWorld::new())).build().unwrap()
+    Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap()
 }
 
 async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {

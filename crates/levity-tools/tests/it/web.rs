@@ -16,7 +16,7 @@ use serde_json::Value;
 fn dispatcher(tool: impl Tool + 'static) -> (Dispatcher, Arc<ManualWorld>) {
     let world = Arc::new(ManualWorld::new());
     let registry = Registry::builder().tool(tool).build().unwrap();
-    (Dispatcher::builder(registry, world.clone()).retries(0).build().unwrap(), world)
+    (Dispatcher::builder(registry).world(world.clone()).retries(0).build().unwrap(), world)
 }
 
 async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {

@@ -23,7 +23,7 @@ fn host() {
             return memory().await;
         }
         let configs = ["a", "b"].map(|name| chaos(name, "serve"));
-        let servers = Servers::builder(world()).servers(configs).start().unwrap();
+        let servers = Servers::builder().world(world()).servers(configs).start().unwrap();
         within(servers.wait(Wait::All)).await;
         let mut ids = Vec::new();
         for server in servers.all() {

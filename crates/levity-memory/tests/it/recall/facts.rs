@@ -149,7 +149,7 @@ async fn scripts_without_spaces_are_told_apart() {
 #[tokio::test]
 async fn the_same_text_again_is_the_same_fact() {
     let world = ManualWorld::new();
-    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone()));
     let first = recall.remember(&user(), "Likes tea.", "Monday").await.unwrap();
     assert!(first.new);
     world.advance(Duration::from_secs(60));

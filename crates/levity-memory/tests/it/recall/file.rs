@@ -1,9 +1,7 @@
 use std::fs;
-use std::sync::Arc;
 
 use levity_core::MemoryErrorKind;
 use levity_memory::Recall;
-use levity_test::ManualWorld;
 use rusqlite::Connection;
 
 use super::{open, texts, user};
@@ -35,7 +33,7 @@ fn what_is_not_ours_is_refused_and_kept() {
     let path = dir.path().join("facts.db");
     let check = |kind: MemoryErrorKind| {
         let before = fs::read(&path).unwrap();
-        let error = Recall::open(&path, Arc::new(ManualWorld::new())).unwrap_err();
+        let error = Recall::open(&path).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert_eq!(fs::read(&path).unwrap(), before);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is put beside it");
@@ -61,7 +59,7 @@ fn what_is_not_ours_is_refused_and_kept() {
         .unwrap();
     check(MemoryErrorKind::Damaged);
 
-    let error = Recall::open(dir.path(), Arc::new(ManualWorld::new())).unwrap_err();
+    let error = Recall::open(dir.path()).unwrap_err();
     assert_eq!(error.kind(), MemoryErrorKind::Refused, "{error}");
 }
 

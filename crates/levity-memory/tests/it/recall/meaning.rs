@@ -21,7 +21,7 @@ fn embedder() -> WordEmbedder {
 
 fn with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
     let world = ManualWorld::new();
-    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone()));
     (recall.with_embedder(embedder.clone()), world)
 }
 
@@ -53,7 +53,7 @@ async fn other_words_find_the_fact() {
         assert_eq!(found.facts[0].text, FACTS[fact], "{question}");
         assert_eq!(found.words_only, None);
     }
-    let by_words = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap();
+    let by_words = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()));
     keep_all(&by_words).await;
     assert_eq!(by_words.recall(&[user()], "car", 4).await.unwrap().facts, []);
 }
@@ -108,7 +108,7 @@ async fn an_embedder_that_is_down_is_no_failure() {
 
 #[tokio::test]
 async fn facts_from_before_get_their_vectors_later() {
-    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()));
     for n in 0..150 {
         recall.remember(&user(), &format!("Fact number {n}."), "test").await.unwrap();
     }
@@ -183,7 +183,7 @@ impl Embedder for Picky {
 
 #[tokio::test]
 async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
-    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()));
     recall.remember(&user(), "A poison.", "test").await.unwrap();
     keep_all(&recall).await;
     let words = embedder();
@@ -207,7 +207,10 @@ async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
 #[tokio::test]
 async fn one_text_alone_that_is_refused_does_not_stop_the_embedder() {
     let words = embedder();
-    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap().with_embedder(Picky(words.clone()));
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()))
+        .with_embedder(Picky(words.clone()));
     keep_all(&recall).await;
     let noted = recall.remember(&user(), "A poison.", "test").await.unwrap();
     assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::BadRequest));
@@ -278,13 +281,14 @@ impl Embedder for Broken {
 async fn vectors_that_are_none_do_no_harm() {
     for vectors in [vec![], vec![vec![]], vec![vec![f32::NAN]], vec![vec![1.0]; 2], vec![vec![1.0; 20_000]]] {
         let broken = Broken(EmbedderCard::new("test", "broken"), vectors);
-        let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap().with_embedder(broken);
+        let recall =
+            Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new())).with_embedder(broken);
         let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
         assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
         assert_eq!(recall.recall(&[user()], "automobile", 4).await.unwrap().facts.len(), 1);
     }
     let zero = Broken(EmbedderCard::new("test", "zero"), vec![vec![0.0; 4]]);
-    let recall = Recall::in_memory(Arc::new(ManualWorld::new())).unwrap().with_embedder(zero);
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new())).with_embedder(zero);
     assert_eq!(recall.remember(&user(), FACTS[0], "test").await.unwrap().unembedded, None);
     assert_eq!(recall.recall(&[user()], "automobile", 4).await.unwrap().facts.len(), 1);
 }
@@ -307,7 +311,7 @@ impl Embedder for Stuck {
 async fn an_embedder_that_never_answers_is_given_up() {
     let world = ManualWorld::new();
     let stuck = Stuck(EmbedderCard::new("test", "stuck"));
-    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap().with_embedder(stuck);
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone())).with_embedder(stuck);
     let scope = user();
     let wait = async {
         world.until_sleeping(1).await;
@@ -337,7 +341,7 @@ impl Embedder for Slow {
 #[tokio::test]
 async fn an_embedder_that_refuses_slowly_is_given_up() {
     let world = ManualWorld::new();
-    let recall = Recall::in_memory(Arc::new(world.clone())).unwrap();
+    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone()));
     for n in 0..30 {
         recall.remember(&user(), &format!("Fact {n}."), "test").await.unwrap();
     }

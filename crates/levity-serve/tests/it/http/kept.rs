@@ -3,7 +3,7 @@
 use levity_core::{Change, ConversationId, Message, RunId, Timestamp};
 use levity_loop::{Agent, SecretGuard};
 use levity_memory::{Conversations, InMemory};
-use levity_runtime::{MemoryJournal, Runtime, SystemWorld};
+use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::Runs;
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::support::{Held, Server, agent};
 
 #[tokio::test]
 async fn conversations_are_listed_read_and_forgotten() {
-    let conversations = Conversations::new(InMemory::new(), SystemWorld).never_expire();
+    let conversations = Conversations::new(InMemory::new()).never_expire();
     let journal = MemoryJournal::new();
     let agent = agent(ScriptedModel::new().reply("Hello.").reply("Again."), &journal);
     let agent = agent.to_builder().conversations(conversations.clone()).build().unwrap();
@@ -57,7 +57,7 @@ async fn conversations_are_listed_read_and_forgotten() {
 
 #[tokio::test]
 async fn page_of_messages_has_a_size_and_says_how_to_read_on() {
-    let conversations = Conversations::new(InMemory::new(), SystemWorld).never_expire();
+    let conversations = Conversations::new(InMemory::new()).never_expire();
     let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
     let server = Server::with(runs, |api| api.conversations(conversations.clone())).await;
     let id = ConversationId::new("c");

@@ -3,7 +3,7 @@
 use levity_core::CancelToken;
 use levity_loop::AgentBuilder;
 use levity_memory::{Conversations, InMemory};
-use levity_runtime::{MemoryJournal, SystemWorld};
+use levity_runtime::MemoryJournal;
 use levity_serve::http::HttpApi;
 use levity_serve::{Gate, Listener, Runs, Token, TokenScope, Tokens};
 use levity_test::ScriptedModel;
@@ -85,7 +85,7 @@ impl Site {
         ] {
             all.push((name, tokens.add(name, scopes.iter().copied()).unwrap()));
         }
-        let conversations = Conversations::new(InMemory::new(), SystemWorld).never_expire();
+        let conversations = Conversations::new(InMemory::new()).never_expire();
         let agent = agent(model, &MemoryJournal::new());
         let agent = set(agent.to_builder().conversations(conversations.clone())).build().unwrap();
         let stop = CancelToken::new();

@@ -93,9 +93,8 @@ async fn every_wrong_path_is_answered_in_the_form_of_the_api() {
 #[tokio::test]
 async fn conversation_ids_that_a_store_refuses_are_refused_at_the_edge() {
     use levity_memory::{Conversations, FileMemory};
-    use levity_runtime::SystemWorld;
     let folder = tempfile::tempdir().unwrap();
-    let conversations = Conversations::new(FileMemory::new(folder.path()).unwrap(), SystemWorld);
+    let conversations = Conversations::new(FileMemory::new(folder.path()).unwrap());
     let agent = agent(ScriptedModel::new().reply("1"), &MemoryJournal::new());
     let agent = agent.to_builder().conversations(conversations.clone()).build().unwrap();
     let server = Server::with(Runs::new(agent), |api| api.conversations(conversations)).await;

@@ -26,7 +26,12 @@ impl ToolSource for Heavy {
 
 fn dispatcher(tools: usize, bytes: usize) -> Dispatcher {
     let registry = Registry::builder().source(Arc::new(Heavy(tools, bytes))).build().unwrap();
-    Dispatcher::builder(registry, Clock::still()).tool_search(3).policy(Policy::ask_all()).build().unwrap()
+    Dispatcher::builder(registry)
+        .world(Clock::still())
+        .tool_search(3)
+        .policy(Policy::ask_all())
+        .build()
+        .unwrap()
 }
 
 #[test]
@@ -45,7 +50,7 @@ fn what_is_found_is_bounded_and_all_are_named() {
 #[test]
 fn with_the_least_room_tools_are_named() {
     let registry = Registry::builder().source(Arc::new(Heavy(30, 4_000))).build().unwrap();
-    let builder = Dispatcher::builder(registry, Clock::still()).tool_search(3).max_output(1);
+    let builder = Dispatcher::builder(registry).world(Clock::still()).tool_search(3).max_output(1);
     let result = call(&builder.build().unwrap(), "find_tools", json!({"query": "lift"}));
     let tools = &result.value.as_ref().unwrap()["tools"];
     assert_eq!(tools.as_array().unwrap().len(), 5);
@@ -71,6 +76,6 @@ fn only_what_was_found_is_offered_and_only_once_there_are_many() {
     assert_eq!(names(many.offer(&known)), ["find_tools", "lift_3", "lift_0"]);
     assert_eq!(names(dispatcher(3, 10).offer(&known)).len(), 3);
     let registry = Registry::builder().tool(FnTool::named("a")).tool(FnTool::named("b")).build().unwrap();
-    let fixed = Dispatcher::builder(registry, Clock::still()).tool_search(1).build().unwrap();
+    let fixed = Dispatcher::builder(registry).world(Clock::still()).tool_search(1).build().unwrap();
     assert_eq!((fixed.finder(), names(fixed.offer(&[])).len()), (None, 2));
 }

@@ -52,7 +52,7 @@ fn a_long_text_is_cut_and_kept_whole() {
 fn the_reader_is_named_beside_a_tool_of_its_name() {
     let long = || FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 16))));
     let registry = Registry::builder().tool(long()).tool(FnTool::named("read_result")).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
     assert_eq!(dispatcher.reader(), "levity_read_result");
     assert!(
         call(&dispatcher, "t", json!({})).text().contains("read them with `levity_read_result` {\"id\": ")
@@ -154,7 +154,7 @@ fn a_long_error_is_cut_too() {
 fn the_smallest_cap_still_shows_something() {
     let tool = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("😀".repeat(9_000_000))));
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).max_output(0).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).max_output(0).build().unwrap();
     let result = call(&dispatcher, "t", json!({}));
     let text = result.text();
     assert!(text.starts_with('😀') && text.ends_with('😀') && text.len() <= 512, "{}", text.len());

@@ -32,7 +32,7 @@ fn verdicts(hints: Hints, policy: Policy) -> Vec<Permit> {
     let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let careful = Careful(spec("careful", hints).with_input(input));
     let registry = Registry::builder().tool_as("renamed", careful).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::skipping()).policy(policy).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::skipping()).policy(policy).build().unwrap();
     (0..4).map(|n| dispatcher.permit(&ToolCall::new("c", "renamed", json!({"n": n})))).collect()
 }
 

@@ -60,7 +60,7 @@ fn pauses_grow_and_are_random() {
     let registry = Registry::builder().tool(tool).build().unwrap();
     let (base, max) = (Duration::from_secs(1), Duration::from_secs(3));
     let dispatcher =
-        Dispatcher::builder(registry, clock.clone()).retries(4).backoff(base, max).build().unwrap();
+        Dispatcher::builder(registry).world(clock.clone()).retries(4).backoff(base, max).build().unwrap();
     call(&dispatcher, "t", json!({}));
     assert_eq!(calls.load(Ordering::SeqCst), 5);
     let slept: Vec<_> = clock.slept.lock().unwrap().iter().map(Duration::as_millis).collect();
@@ -91,7 +91,7 @@ fn a_tool_that_never_returns_is_given_up() {
 fn a_tool_that_is_ready_never_touches_the_clock() {
     let clock = Clock::still();
     let registry = Registry::builder().tool(FnTool::named("t")).build().unwrap();
-    call(&Dispatcher::builder(registry, clock.clone()).build().unwrap(), "t", json!({}));
+    call(&Dispatcher::builder(registry).world(clock.clone()).build().unwrap(), "t", json!({}));
     assert!(clock.slept.lock().unwrap().is_empty());
 }
 
@@ -112,7 +112,7 @@ async fn time_counts_from_the_start_and_not_from_the_queue() {
     let tool = FnTool(tool.0.with_input(open), tool.1);
     let clock = Clock::still();
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, clock.clone()).max_concurrent(1).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(clock.clone()).max_concurrent(1).build().unwrap();
     let (first, second) =
         (ToolCall::new("1", "t", json!({"wait": true})), ToolCall::new("2", "t", json!({})));
     let mut first = Box::pin(dispatcher.dispatch(&first, false, cx()));
@@ -137,7 +137,7 @@ fn dropping_the_call_cancels_the_tool() {
         std::future::pending()
     });
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
     let call = ToolCall::new("c", "t", json!({}));
     let mut future = Box::pin(dispatcher.dispatch(&call, false, cx()));
     assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -164,7 +164,7 @@ fn panics(hints: Hints) -> FnTool {
 async fn a_panic_is_a_failure() {
     for hints in [Hints::new(), Hints::new().blocking()] {
         let registry = Registry::builder().tool(panics(hints)).build().unwrap();
-        let dispatcher = Dispatcher::builder(registry, Clock::still()).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
         let mut texts = Vec::new();
         for args in [json!({}), json!({"with": "number"}), json!({"with": "long"}), json!({"now": true})] {
             let call = ToolCall::new("c", "t", args);
@@ -202,7 +202,7 @@ async fn a_blocking_tool_does_not_stall_the_others() {
         Ok(ToolOutput::text("released"))
     });
     let registry = Registry::builder().tool(blocking).tool(FnTool::named("quick")).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
     let block = ToolCall::new("1", "block", json!({}));
     let mut blocked = Box::pin(dispatcher.dispatch(&block, false, cx()));
     assert!(blocked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -228,7 +228,7 @@ async fn a_blocking_tool_hears_that_its_time_is_up() {
     });
     let clock = Clock::still();
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, clock.clone()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(clock.clone()).build().unwrap();
     let call = ToolCall::new("c", "t", json!({}));
     let wait = async {
         started.notified().await;
@@ -255,7 +255,7 @@ async fn a_waiting_tool_on_a_thread_is_stopped_and_not_left_behind() {
         }
     });
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry, Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
     let call = ToolCall::new("c", "t", json!({}));
     let mut future = Box::pin(dispatcher.dispatch(&call, false, cx()));
     assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -283,7 +283,7 @@ async fn failing_calls_do_not_disturb_others() {
             FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 22)))),
         );
     let clock = Clock::still();
-    let dispatcher = Dispatcher::builder(tools.build().unwrap(), clock.clone()).build().unwrap();
+    let dispatcher = Dispatcher::builder(tools.build().unwrap()).world(clock.clone()).build().unwrap();
     let names = ["panics", "weather", "hangs", "weather", "nobody", "long", "panics_apart", "weather"];
     let calls = names.map(|name| {
         ToolCall::new("c", name, if name == "weather" { json!({"city": "Rome"}) } else { json!({}) })

@@ -66,7 +66,7 @@ fn made(hints: Hints, call: Box<Work>, undo: Box<Work>, clock: Arc<Clock>) -> (D
     let tool = Undoable { spec, log: log.clone(), call, undo };
     // Under another name, so that what renames a tool is tried as well.
     let registry = Registry::builder().tool_as("u", tool).build().unwrap();
-    (Dispatcher::builder(registry, clock).build().unwrap(), log)
+    (Dispatcher::builder(registry).world(clock).build().unwrap(), log)
 }
 
 /// Dispatches a call that needs no waiting.

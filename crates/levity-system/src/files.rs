@@ -1,7 +1,7 @@
 //! Files that only their owner can read: they hold all that was said.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 /// How many files of a folder are looked at for a warning.
@@ -9,7 +9,7 @@ use std::path::Path;
 const MOST: usize = 1_000;
 
 /// Makes a folder that only its owner can look into, and those above it that are missing.
-pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+pub fn make_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -19,7 +19,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 
 /// How a file is opened that only its owner can read if it is made now. One that is there stays as it is, and a link in
 /// its place is not followed.
-pub(crate) fn options() -> OpenOptions {
+pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     {
@@ -29,8 +29,36 @@ pub(crate) fn options() -> OpenOptions {
     options
 }
 
+/// The most bytes that are read of a file which a folder from elsewhere may hold: 1 GiB. No run of levity's comes near, since long texts
+/// are kept aside.
+pub const LARGEST: u64 = 1 << 30;
+
+/// Fails if a file is no plain file, or has more bytes than `most`: it might never end, or fill the memory.
+pub fn check_size(file: &File, most: u64) -> io::Result<()> {
+    let there = file.metadata()?;
+    let problem = match () {
+        () if !there.is_file() => "it is not a plain file".to_owned(),
+        () if there.len() > most => format!("it is larger than {} MiB", most >> 20),
+        () => return Ok(()),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+}
+
+/// Reads a plain file of at most so many bytes.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    // Opening a pipe might never end.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+    }
+    let file = File::open(path)?;
+    check_size(&file, most)?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Fails if a path is a link. levity writes through none: a folder from elsewhere could lead it to any file of the user's.
-pub(crate) fn refuse_link(path: &Path) -> io::Result<()> {
+pub fn refuse_link(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -44,28 +72,38 @@ pub(crate) fn refuse_link(path: &Path) -> io::Result<()> {
 }
 
 /// Makes a folder within one of ours; a link in its place is refused.
-pub(crate) fn make_own_dir(path: &Path) -> io::Result<()> {
+pub fn make_own_dir(path: &Path) -> io::Result<()> {
     refuse_link(path)?;
     make_dir(path)
 }
 
 /// Opens a file of ours to write to it; a link in its place is refused.
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
+pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     refuse_link(path)?;
     options.open(path)
 }
 
+/// Opens a file that the user named, to write to it. A link in its place is refused, but for those of the system: `/dev/stdout` is
+/// one.
+pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    if !path.starts_with("/dev") {
+        return open(path, options);
+    }
+    let mut append = OpenOptions::new();
+    append.append(true).open(path)
+}
+
 /// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.
 #[cfg(unix)]
-pub(crate) fn warning(folder: &Path) -> Option<String> {
+pub fn warning(folder: &Path) -> Option<String> {
     let real = folder.canonicalize().ok()?;
     let entries = fs::read_dir(&real).ok()?.flatten().take(MOST);
     entries.into_iter().find(|entry| is_open(&entry.path())).map(|entry| told(&entry.path(), folder))
 }
 
-/// The same for one file.
+/// A warning, if other users can read this file.
 #[cfg(unix)]
-pub(crate) fn warning_of(file: &Path) -> Option<String> {
+pub fn warning_of(file: &Path) -> Option<String> {
     is_open(file).then(|| told(file, file))
 }
 
@@ -89,12 +127,26 @@ fn told(open: &Path, place: &Path) -> String {
     )
 }
 
+/// Whether a file is still the one that its path leads to.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let name = |there: fs::Metadata| (there.dev(), there.ino());
+    let (open, there) = (file.metadata().map(name), fs::symlink_metadata(path).map(name));
+    matches!((open, there), (Ok(open), Ok(there)) if open == there)
+}
+
 #[cfg(not(unix))]
-pub(crate) fn warning(_: &Path) -> Option<String> {
+pub fn warning(_: &Path) -> Option<String> {
     None
 }
 
 #[cfg(not(unix))]
-pub(crate) fn warning_of(_: &Path) -> Option<String> {
+pub fn warning_of(_: &Path) -> Option<String> {
     None
+}
+
+#[cfg(not(unix))]
+pub fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }

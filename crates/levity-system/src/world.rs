@@ -1,21 +1,20 @@
-use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use levity_core::{Timestamp, World};
 
-/// The world that layers go by unless they are given another.
-pub(super) fn system() -> Arc<dyn World> {
-    Arc::new(Clock)
-}
-
-/// The real time. Its randomness is only good enough to spread waits.
-#[derive(Debug)]
-struct Clock;
+/// The real clock and the system's randomness.
+///
+/// ```
+/// # use levity_core::World;
+/// # use levity_system::SystemWorld;
+/// assert_ne!(SystemWorld.random(), SystemWorld.random());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemWorld;
 
 #[async_trait]
-impl World for Clock {
+impl World for SystemWorld {
     #[expect(clippy::disallowed_methods, reason = "this is where time comes in")]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -23,7 +22,11 @@ impl World for Clock {
     }
 
     fn random(&self) -> u64 {
-        RandomState::new().hash_one(self.now())
+        // Without the system's randomness, the clock and a fresh hasher's keys are the best there is.
+        getrandom::u64().unwrap_or_else(|_| {
+            use std::hash::{BuildHasher, RandomState};
+            RandomState::new().hash_one(self.now())
+        })
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is where time comes in")]
