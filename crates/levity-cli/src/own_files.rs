@@ -36,8 +36,20 @@ const OPTIONS: [&str; 20] = [
 /// Variables that name such files by their absolute paths.
 const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVITY_MODELS"];
 
-/// Endings of files that stand beside those.
-const BESIDE: [&str; 7] = ["", "-wal", "-shm", "-journal", "-owners", ".tasks", ".1"];
+/// What stands before and behind the name of such a file in the names of files beside it, as globs: those of databases, tasks of a
+/// journal, an older log, and files that are written before they take the place of another, or hold its locks.
+const BESIDE: [(&str, &str); 10] = [
+    ("", ""),
+    ("", "-wal"),
+    ("", "-shm"),
+    ("", "-journal"),
+    ("", "-owners"),
+    ("", ".tasks"),
+    ("", ".1"),
+    ("", ".*.part"),
+    (".", ".new"),
+    (".", ".levity"),
+];
 
 /// Files with the words that named them.
 static NAMED: OnceLock<Vec<(String, PathBuf)>> = OnceLock::new();
@@ -87,7 +99,12 @@ pub(crate) fn deny(folder: &Path, builder: WorkspaceBuilder) -> Result<Workspace
             }
             let Ok(below) = place.strip_prefix(&root) else { return Ok(builder) };
             let below = below.to_str().ok_or_else(|| format!("`{}` is not UTF-8", path.display()))?;
-            Ok(BESIDE.iter().fold(builder, |builder, ending| builder.deny(format!("/{}{ending}", literal(below)))))
+            let (folder, name) = below.rsplit_once('/').map_or(("", below), |(folder, name)| (folder, name));
+            let folder = if folder.is_empty() { String::new() } else { format!("/{}", literal(folder)) };
+            let name = literal(name);
+            Ok(BESIDE.iter().fold(builder, |builder, (before, behind)| {
+                builder.deny(format!("{folder}/{before}{name}{behind}"))
+            }))
         })
     })
 }

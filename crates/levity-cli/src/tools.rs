@@ -28,7 +28,7 @@ pub(crate) struct ToolArgs {
     #[arg(long, requires = "workspace")]
     read_only: bool,
     /// Run commands that begin with these words without asking; may be given more than once.
-    #[arg(long, value_name = "WORDS", requires = "workspace")]
+    #[arg(long, value_name = "WORDS", requires = "workspace", value_parser = first_words)]
     allow: Vec<String>,
     /// Run commands also where the system cannot keep them from other files and the network.
     #[arg(long, requires = "workspace")]
@@ -237,6 +237,14 @@ impl ToolArgs {
     fn policy(&self, workspace: &Workspace) -> CommandPolicy {
         let allow = |policy: CommandPolicy, words: &String| policy.allow(words);
         self.allow.iter().fold(CommandPolicy::new().within(workspace), allow)
+    }
+}
+
+/// The first words of commands that may run.
+fn first_words(text: &str) -> Result<String, String> {
+    match text.split_whitespace().next() {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("it has no words, and would allow no command; name one, such as `cargo test`".to_owned()),
     }
 }
 

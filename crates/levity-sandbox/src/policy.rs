@@ -11,6 +11,7 @@ mod repository;
 mod shell;
 
 use judge::Scene;
+use shell::Word;
 
 use crate::workspace::Workspace;
 
@@ -99,7 +100,7 @@ impl CommandPolicy {
         Self { otherwise: Some(Permit::deny(reason)), ..Self::default() }
     }
 
-    /// Allows commands that begin with these words.
+    /// Allows commands that begin with these words; without words, none.
     #[must_use]
     pub fn allow(self, command: &str) -> Self {
         self.rule(command, Permit::Allow)
@@ -211,6 +212,7 @@ impl Pattern {
         Self { text: text.to_owned(), words: text.split_whitespace().map(word).collect() }
     }
 
+    /// Returns whether a command begins with it. One without words matches every command, and allows none.
     fn matches(&self, words: &[&str]) -> bool {
         let fits = |(pattern, word): (&Option<GlobMatcher>, &&str)| {
             pattern.as_ref().is_some_and(|pattern| pattern.is_match(word))
@@ -220,18 +222,28 @@ impl Pattern {
 }
 
 impl Pattern {
-    /// Whether it matches if each word that is not known is what it asks for, or many words.
+    /// Returns whether the words that it has matched stay what they are: `*` as its last word may stand for names of files.
+    fn covers(&self, words: &[Word]) -> bool {
+        let last = self.words.len().checked_sub(1);
+        let is_any = |pattern: &Option<GlobMatcher>| {
+            pattern.as_ref().is_some_and(|pattern| pattern.glob().glob() == "*")
+        };
+        let covers = |(at, (pattern, word)): (usize, (&Option<GlobMatcher>, &Word))| {
+            word.is_known() || (Some(at) == last && is_any(pattern))
+        };
+        last.is_some() && self.words.iter().zip(words).enumerate().all(covers)
+    }
+
+    /// Returns whether it matches if each word that is not known is what it asks for, or many words.
     fn may_match(&self, words: &[Option<&str>]) -> bool {
-        for (pattern, word) in self.words.iter().zip(words) {
-            match word {
-                None => return true,
-                Some(word) if !pattern.as_ref().is_some_and(|pattern| pattern.is_match(word)) => {
-                    return false;
-                }
-                Some(_) => {}
+        for (at, pattern) in self.words.iter().enumerate() {
+            match words.get(at) {
+                Some(None) => return true,
+                Some(Some(word)) if pattern.as_ref().is_some_and(|pattern| pattern.is_match(word)) => {}
+                _ => return false,
             }
         }
-        false
+        true
     }
 }
 

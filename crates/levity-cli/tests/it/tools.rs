@@ -61,6 +61,10 @@ fn an_agent_works_in_a_folder() {
     assert!(!place.join("notes.txt").exists());
     check(&run(&place, script, &["--workspace", "nowhere"]), 2, "`nowhere`");
     check(&run(&place, script, &["--read-only"]), 2, "--workspace");
+    for empty in ["", "  ", "\t\n"] {
+        let output = run(&place, script, &["--workspace", ".", "--weak", "--allow", "ls", "--allow", empty]);
+        check(&output, 2, "it has no words, and would allow no command");
+    }
     fs::remove_dir_all(place).unwrap();
 }
 

@@ -589,6 +589,85 @@ fn tools_of_a_workspace_reach_no_file_of_settings_that_the_user_named() {
 
 #[cfg(unix)]
 #[test]
+fn tools_of_a_workspace_reach_no_odd_name_and_nothing_beside_it() {
+    let write =
+        |path: &&str| serde_json::json!({"name": "write_file", "args": {"path": path, "content": "forged"}});
+    let list = |path: &&str| serde_json::json!({"name": "list_files", "args": {"path": path}});
+    let read = |path: &&str| serde_json::json!({"name": "read_file", "args": {"path": path}});
+    let open = [
+        "talk.json.newer",
+        ".talk.json",
+        "talk.new",
+        "mcp",
+        "mcp:y.json",
+        "sub/talk.part",
+        "tokens.part.txt",
+    ];
+    let kept = [
+        "mcp:x.json",
+        "MCP:X.json",
+        "sub/talk.json",
+        "sub/.talk.json.new",
+        "sub/.TALK.json.new",
+        "sub/.talk.json.new. ",
+        "sub/.talk.json.levity/lock-00",
+        "sub/.talk.json.levity/owners/x",
+        "sub/talk.json.0123456789abcdef.part",
+        "mcp:x.json.0123456789abcdef.part",
+        ".mcp:x.json.new",
+        "tools. /evil.py",
+    ];
+    let mut calls: Vec<_> = kept.iter().map(write).chain(kept.iter().map(read)).collect();
+    calls.push(list(&"sub/.talk.json.levity"));
+    let denied = calls.len();
+    calls.extend(open.iter().map(write));
+    calls.push(list(&"sub"));
+    let script = serde_json::json!([{"calls": calls}, {"reply": "Done."}]).to_string();
+    let servers = r#"{"mcpServers": {"nobody": {"url": "http://127.0.0.1:1/mcp"}}}"#;
+    let files = [
+        ("mcp:x.json", servers),
+        ("sub/.talk.json.levity/lock-00", "secret"),
+        ("sub/talk.json.0123456789abcdef.part", "secret"),
+        ("tools. /good.py", ""),
+        ("s.json", &*script),
+    ];
+    let folder = Folder::new(&files);
+    let args = [
+        "run",
+        "Go",
+        "--script",
+        "s.json",
+        "--workspace",
+        ".",
+        "--mcp",
+        "mcp:x.json",
+        "--mcp-wait",
+        "0",
+        "--memory",
+        "sub/talk.json",
+        "--tools",
+        "tools. ",
+        "--json",
+    ];
+    let output = command(&args).current_dir(folder.path()).output().unwrap();
+    check(&output, 0, "");
+    let results = tool_results(&output);
+    assert_eq!(results.len(), denied + open.len() + 1, "{output:?}");
+    for (call, result) in calls.iter().zip(&results).take(denied) {
+        assert!(result.contains("is kept from tools"), "{call}: {result}");
+    }
+    for (call, result) in calls.iter().zip(&results).skip(denied) {
+        assert!(!result.contains("is kept from tools"), "{call}: {result}");
+    }
+    let listed = &results[results.len() - 1];
+    assert!(listed.contains("talk.part") && !listed.contains("talk.json"), "{listed}");
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(text("mcp:x.json"), servers);
+    assert_eq!(text("sub/.talk.json.levity/lock-00"), "secret");
+}
+
+#[cfg(unix)]
+#[test]
 fn commands_of_a_workspace_change_no_file_of_settings_that_the_user_named() {
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::git::{Git, Shows};
-use super::read_only::{Reach, may_read_named_by_file, only_reads, reach, reads_named_by_file};
+use super::read_only::{
+    Reach, heeds_options_of_patterns, may_compute_names, only_reads, reach, reads_named_by_file,
+};
 use super::repository::Inspected;
 use super::shell::{self, Simple, Word};
 use super::{CommandPolicy, Permit, ReadScope};
@@ -48,13 +50,15 @@ impl Scene {
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
     fn enter(&mut self, args: &[Word]) {
+        // A pattern may become an option, or nothing.
+        self.lost |= args.iter().any(|word| !word.is_known());
         let end = args.iter().position(|word| word.text == "--");
         let (options, rest) = args.split_at(end.unwrap_or(args.len()));
         let options = options.iter().filter(|word| !word.text.starts_with('-'));
         let mut dirs = options.chain(rest.iter().skip(1));
         let Some(dir) = dirs.next() else { return };
         // With two, some shells replace a part of the folder's name.
-        self.lost |= dir.expands || !dir.literal || dirs.next().is_some();
+        self.lost |= dirs.next().is_some();
         if self.lost {
             return;
         }
@@ -164,7 +168,7 @@ impl CommandPolicy {
         if command.reads.iter().any(leaves) {
             ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
         }
-        if self.otherwise.is_none() && command.reads.iter().any(|word| word.text != "/dev/null") {
+        if self.otherwise.is_none() && !command.reads.iter().all(Word::is_dev_null) {
             scene.files = true;
             ruling = ruling.and(self.judge_denied(&command.reads, scene));
         }
@@ -173,7 +177,7 @@ impl CommandPolicy {
 
     fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Permit {
         let Some(program) = words.first() else { return Permit::Allow };
-        if !program.literal || program.expands {
+        if !program.is_known() {
             return self.unclear("which program it runs is not known before it runs", scene);
         }
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
@@ -182,13 +186,14 @@ impl CommandPolicy {
             scene.enter(&words[1..]);
         }
         // A value that is expanded may become several words, and the last of them the program.
-        let is_known = |at: usize| words.iter().take(at).all(|word| word.literal && !word.expands);
+        let is_known = |words: &[Word]| words.iter().all(Word::is_known);
         match inner(&texts) {
             Inner::None => {}
-            Inner::Line(at) if words[at].literal && is_known(at) => {
+            // A pattern in the line itself becomes the name of a file, which may hold any line. One behind it may become nothing.
+            Inner::Line(at) if is_known(words) => {
                 ruling = ruling.and(self.judge_line(texts[at], depth + 1, scene));
             }
-            Inner::Words(at) if at < words.len() && depth < MAX_DEPTH && is_known(at) => {
+            Inner::Words(at) if at < words.len() && depth < MAX_DEPTH && is_known(&words[..at]) => {
                 let mut inner = words[at..].to_vec();
                 // What `xargs` reads becomes arguments, and nobody knows them yet.
                 inner.extend((name(texts[0]) == "xargs").then(Word::default));
@@ -198,7 +203,30 @@ impl CommandPolicy {
                 ruling = ruling.and(self.unclear("which program it runs is not known before it runs", scene));
             }
         }
-        ruling
+        ruling.and(self.judge_executed(words, depth))
+    }
+
+    /// What rules that deny or ask say of programs which a search runs on what it finds. Whether the search may run any is said by its
+    /// own name and arguments.
+    fn judge_executed(&self, words: &[Word], depth: usize) -> Permit {
+        let options: &[&str] = match name(&words[0].text) {
+            "find" => &["-exec", "-execdir", "-ok", "-okdir"],
+            "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
+            _ => return Permit::Allow,
+        };
+        let rules: Vec<_> = self.rules.iter().filter(|rule| rule.ruling != Permit::Allow).cloned().collect();
+        if rules.is_empty() || depth >= MAX_DEPTH {
+            return Permit::Allow;
+        }
+        let restrictions = Self { rules, otherwise: Some(Permit::Allow), workspace: None };
+        // The name of a file stands in for braces.
+        let found = |word: &Word| if word.text.contains(['{', '}']) { Word::default() } else { word.clone() };
+        let executed = words.iter().enumerate().filter(|(_, word)| options.contains(&&*word.text));
+        let each = executed.map(|(at, _)| {
+            let words: Vec<Word> = words[at + 1..].iter().map(found).collect();
+            restrictions.judge_program(&words, depth + 1, &mut Scene::new(".", false))
+        });
+        each.fold(Permit::Allow, Permit::and)
     }
 
     /// What is said of a program by its name and arguments.
@@ -214,33 +242,43 @@ impl CommandPolicy {
         }
         // What stands somewhere else under a known name may be another program.
         let known = is_plain(texts[0]).then_some(by_name);
-        let fits = |rule: &&super::CommandRule| {
-            known.as_ref().is_some_and(|words| rule.command.matches(words)) || rule.command.matches(texts)
-        };
         let literal = words.iter().all(|word| word.literal);
-        if let Some(rule) = self.rules.iter().find(fits).filter(|_| literal) {
-            scene.rule = true;
-            return rule.ruling.clone();
-        }
-        let ruling = match &self.otherwise {
-            Some(otherwise) => {
+        let fits = |rule: &super::CommandRule| {
+            let matches = known.as_ref().is_some_and(|words| rule.command.matches(words))
+                || rule.command.matches(texts);
+            matches && literal && (rule.ruling != Permit::Allow || rule.command.covers(words))
+        };
+        let fitting = self.rules.iter().position(fits);
+        let ruling = match (fitting, &self.otherwise) {
+            (Some(at), _) => {
+                scene.rule = true;
+                self.rules[at].ruling.clone()
+            }
+            (None, Some(otherwise)) => {
                 scene.rule = true;
                 otherwise.clone()
             }
-            None => self.judge_reading(texts, words, scene),
+            (None, None) => self.judge_reading(texts, words, scene),
         };
-        match self.may_be_denied(name, words) {
+        match self.may_be_restricted(name, words, fitting) {
             true => ruling.and(Permit::ask("what it becomes is not known before it runs, and may be denied")),
             false => ruling,
         }
     }
 
-    /// Whether a rule denies the command if what is not known of it is what the rule says.
-    fn may_be_denied(&self, name: &str, words: &[Word]) -> bool {
-        let known = words.iter().map(|word| (word.literal && !word.expands).then_some(&*word.text));
-        let by_name: Vec<_> = std::iter::once(Some(name)).chain(known.skip(1)).collect();
-        let denying = self.rules.iter().filter(|rule| matches!(rule.ruling, Permit::Deny { .. }));
-        denying.into_iter().any(|rule| rule.command.may_match(&by_name))
+    /// Returns whether a rule that denies, or one that asks and comes before the rule that fits, speaks of the command if what is not
+    /// known of it is what the rule says.
+    fn may_be_restricted(&self, name: &str, words: &[Word], fitting: Option<usize>) -> bool {
+        let texts: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
+        let by_name: Vec<_> = std::iter::once(Some(name)).chain(texts[1..].iter().copied()).collect();
+        self.rules.iter().enumerate().any(|(at, rule)| {
+            let counts = match rule.ruling {
+                Permit::Deny { .. } => true,
+                Permit::Allow => false,
+                _ => fitting.is_none_or(|fitting| at < fitting),
+            };
+            counts && (rule.command.may_match(&by_name) || rule.command.may_match(&texts))
+        })
     }
 
     fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
@@ -265,6 +303,11 @@ impl CommandPolicy {
         if program == "git" {
             return self.judge_git(args, expands, scene);
         }
+        if expands && may_compute_names(program, args, &words[1..]) {
+            return Permit::ask(format!(
+                "`{program}` of some shells computes a number, and a pattern may become one that sets variables"
+            ));
+        }
         if reads_named_by_file(program, args) {
             return Permit::ask(format!(
                 "which files `{program}` reads is said by a file, and they may lie elsewhere"
@@ -272,7 +315,7 @@ impl CommandPolicy {
         }
         let reach = reach(program, args, expands);
         scene.add(reach);
-        if may_read_named_by_file(program) && self.may_become_option(&words[1..], scene) {
+        if heeds_options_of_patterns(program) && self.may_become_option(&words[1..], scene) {
             return Permit::ask(format!(
                 "a pattern may become an option of `{program}`; write `./*` for `*`"
             ));
@@ -298,7 +341,7 @@ impl CommandPolicy {
     fn judge_denied(&self, words: &[Word], scene: &Scene) -> Permit {
         let Some(space) = &self.workspace else { return Permit::Allow };
         let is_denied = |word: &&Word| {
-            let is_path = !word.text.is_empty() && !word.text.starts_with('-') && word.text != "/dev/null";
+            let is_path = !word.text.is_empty() && !word.text.starts_with('-') && !word.is_dev_null();
             let paths = scene.folders.iter().map(|folder| join(folder, &word.text));
             is_path && paths.into_iter().any(|path| !path.is_empty() && space.denies(&path))
         };
@@ -345,7 +388,7 @@ impl CommandPolicy {
 /// Whether a word may name a file outside the working directory.
 fn leaves(word: &Word) -> bool {
     let text = &*word.text;
-    if text == "/dev/null" {
+    if word.is_dev_null() {
         return false;
     }
     text.starts_with('/')
@@ -427,7 +470,10 @@ fn shell_inner(texts: &[&str]) -> Inner {
         flags.is_some_and(|flags| flags.len() <= 2 && flags.chars().all(|flag| "elux".contains(flag)))
     };
     match texts.get(1) {
-        Some(option) if takes_line(option) && texts.len() > 2 => Inner::Line(2),
+        // Options may follow it, and the line comes after them.
+        Some(option) if takes_line(option) && texts.len() > 2 && !texts[2].starts_with(['-', '+']) => {
+            Inner::Line(2)
+        }
         _ => Inner::Unclear,
     }
 }

@@ -4,6 +4,8 @@
 //! would fail: whoever wants to write is asked about. The lists of programs that read no file at all must be exact, because
 //! those may stand beside commands with more rights.
 
+use super::shell::Word;
+
 /// What a program that only reads has to do with files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
@@ -31,8 +33,8 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         // A second name would be written to.
         "uniq" => none(args, &["--"]) && args.iter().filter(|arg| is_name(arg)).count() <= 1,
         // Where it is a part of the shell it can set a variable.
-        "printf" => no_option(args, "v", &[]) && computes_nothing(args),
-        "test" | "[" => none(args, &["-v", "-R"]) && computes_nothing(args),
+        "printf" => no_option(args, "v", &[]) && computes_nothing(args) && prints_only(args),
+        "test" | "[" => none(args, &["-v", "-R"]) && computes_nothing(args) && compares_only(args),
         "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
@@ -61,9 +63,13 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Returns whether an argument that the shell expands may become an option by which a file names others.
-pub(super) fn may_read_named_by_file(program: &str) -> bool {
+/// Returns whether an argument that the shell expands may become an option by which a file names others, or one that sets a
+/// variable.
+pub(super) fn heeds_options_of_patterns(program: &str) -> bool {
     [
+        "printf",
+        "test",
+        "[",
         "sort",
         "wc",
         "du",
@@ -239,6 +245,72 @@ fn is_name(arg: &str) -> bool {
 /// Some shells compute what stands for a number, and run what stands for an index of it: `a[$(rm b)]`.
 fn computes_nothing(args: &[&str]) -> bool {
     !args.iter().any(|arg| arg.contains('[') && arg.contains(['$', '`']))
+}
+
+/// Returns whether a word for a number can set a variable where it is computed: `PATH=5`, `PATH++`.
+fn assigns(operand: &str) -> bool {
+    operand.contains('=') || operand.contains("++") || operand.contains("--")
+}
+
+/// Where the format of `printf` stands.
+fn format_at(args: &[&str]) -> usize {
+    usize::from(args.first() == Some(&"--"))
+}
+
+/// The letters of a format that say how something is printed, and a `*` for each width that is an operand of its own.
+fn conversions(format: &str) -> Vec<char> {
+    let mut found = Vec::new();
+    let mut chars = format.chars();
+    while chars.by_ref().any(|char| char == '%') {
+        while let Some(char) = chars.next() {
+            match char {
+                '*' => found.push(char),
+                // `%(%H:%M)T` prints a time.
+                '(' => drop(chars.by_ref().find(|char| *char == ')')),
+                _ if char.is_ascii_digit() || "-+ #'.$hlLjzt".contains(char) => {}
+                _ => {
+                    found.push(char);
+                    break;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether a conversion takes a text, which no shell computes, or nothing.
+fn is_text(conversion: &char) -> bool {
+    matches!(conversion, '%' | 's' | 'b' | 'c' | 'q' | '\\')
+}
+
+/// Returns whether `printf` sets no variable. By `%n` it does in some shells; others compute what stands for a number.
+fn prints_only(args: &[&str]) -> bool {
+    let Some((format, operands)) = args[format_at(args)..].split_first() else { return true };
+    let conversions = conversions(format);
+    let is_known = |conversion: &char| is_text(conversion) || "diouxXeEfFgGaAT*".contains(*conversion);
+    let computes = !conversions.iter().all(is_text);
+    conversions.iter().all(is_known) && !(computes && operands.iter().any(|operand| assigns(operand)))
+}
+
+/// Operators of `test` whose operands are numbers.
+const NUMERIC: [&str; 7] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"];
+
+/// Returns whether `test` sets no variable, in shells that compute what stands for a number.
+fn compares_only(args: &[&str]) -> bool {
+    let is_operator = |arg: &&str| matches!(*arg, "=" | "==" | "!=" | "<=" | ">=");
+    none(args, &NUMERIC) || !args.iter().any(|arg| !is_operator(arg) && assigns(arg))
+}
+
+/// Returns whether the shell may put names of files where `printf` or `test` computes a number.
+pub(super) fn may_compute_names(program: &str, args: &[&str], words: &[Word]) -> bool {
+    match program {
+        "printf" => {
+            let format = words.get(format_at(args));
+            format.is_some_and(|word| word.expands || !conversions(&word.text).iter().all(is_text))
+        }
+        "test" | "[" => !none(args, &NUMERIC),
+        _ => false,
+    }
 }
 
 /// Whether none of these options is there: long ones also shortened or with a value, short ones also among others.

@@ -39,6 +39,16 @@ impl Word {
     pub(super) fn literal(text: impl Into<String>) -> Self {
         Self { text: text.into(), literal: true, expands: false }
     }
+
+    /// Returns whether the text is the one word that a program gets.
+    pub(super) fn is_known(&self) -> bool {
+        self.literal && !self.expands
+    }
+
+    /// Returns whether it surely names the file that nothing can be read from, or written to.
+    pub(super) fn is_dev_null(&self) -> bool {
+        self.is_known() && self.text == "/dev/null"
+    }
 }
 
 /// Takes a line apart into all programs that it may run, whichever of them it does.
@@ -150,6 +160,13 @@ impl Parser {
                 _ => Err("it has a number of several digits before a redirection; put a space between them"),
             };
         }
+        if matches!(self.peek(), Some('<' | '>'))
+            && source.first() == Some(&'{')
+            && source.last() == Some(&'}')
+        {
+            // Some shells choose a descriptor and set the variable of that name to it: `{PATH}>file`.
+            return Err("it may set a variable by a redirection; put a space before `<` or `>`");
+        }
         if self.peek() == Some('(') {
             return Err("it defines a function, or groups commands");
         }
@@ -179,14 +196,21 @@ impl Parser {
             };
         }
         if self.takes("<") {
+            let start = self.at;
             let word = self.target()?;
+            let is_range =
+                self.chars[start..self.at].iter().all(|char| char.is_ascii_digit() || *char == '-');
+            if is_range && self.peek() == Some('>') {
+                // To zsh `<1-9>` is a pattern, which may become the name of a program.
+                return Err("it has a redirection that is not looked into");
+            }
             now.reads.push(word);
             return Ok(());
         }
         let duplicates = self.takes(">&");
         let _ = duplicates || self.takes(">>") || self.takes(">|") || self.takes(">");
         let word = self.target()?;
-        let harmless = (duplicates && is_handle(&word)) || (word.literal && word.text == "/dev/null");
+        let harmless = (duplicates && is_handle(&word)) || word.is_dev_null();
         now.writes |= !harmless;
         Ok(())
     }
@@ -230,7 +254,10 @@ impl Parser {
                 '`' => self.backquoted(&mut word)?,
                 '\0' => return Err("it has a NUL in it"),
                 _ => {
-                    word.expands |= matches!(char, '*' | '?' | '[' | '{')
+                    // To zsh `=ls` is where `ls` lies; a comparison (`==`) is none.
+                    let is_program = char == '=' && word.text.is_empty() && !quoted && !self.ends_behind('=');
+                    word.expands |= is_program
+                        || matches!(char, '*' | '?' | '[' | '{')
                         || (char == '~' && (word.text.is_empty() || word.text.ends_with(['=', ':'])));
                     word.text.push(char);
                     self.at += 1;
@@ -238,6 +265,12 @@ impl Parser {
             }
         }
         Ok((word, quoted))
+    }
+
+    /// Returns whether a word ends behind the next character, or goes on with `same`.
+    fn ends_behind(&self, same: char) -> bool {
+        let next = self.chars.get(self.at + 1).copied();
+        next.is_none_or(|next| next == same || " \t\n;&|<>()".contains(next))
     }
 
     fn single(&mut self, word: &mut Word) -> Result<(), &'static str> {

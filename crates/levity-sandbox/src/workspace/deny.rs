@@ -3,7 +3,10 @@
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::PathError;
-use super::fold::{fold, fold_case};
+use super::fold::{Spellings, fold_glob};
+
+/// How many spellings of a path are matched with rules. A path with more of them is denied.
+const MOST_SPELLINGS: usize = 64;
 
 /// Denied unless a builder says otherwise, in groups: settings with secrets, keys and their stores, logins, the
 /// insides of version control (also by the short names that FAT gives them).
@@ -101,41 +104,51 @@ impl Deny {
         if path.is_empty() {
             return false;
         }
-        let (mut so_far, by_path) = (String::new(), !self.paths.is_empty());
-        path.split('/').enumerate().any(|(depth, name)| {
-            let name = fold(name);
-            if by_path {
-                so_far.push_str(if depth == 0 { "" } else { "/" });
-                so_far.push_str(&name);
-            }
-            self.denies_folded(&so_far, &name)
-        })
+        let mut so_far = SpelledPath::default();
+        path.split('/').any(|name| self.denies_next(&mut so_far, name))
     }
 
     /// Whether the last name of a path is denied, when the folders above it are known not to be.
     pub(super) fn denies_step(&self, path: &str, name: &str) -> bool {
-        let path = if self.paths.is_empty() { String::new() } else { fold_path(path) };
-        self.denies_folded(&path, &fold(name))
+        let mut so_far = SpelledPath::default();
+        if self.looks_at_paths() {
+            let above = path.rsplit_once('/').map(|(above, _)| above);
+            above.into_iter().flat_map(|above| above.split('/')).for_each(|name| _ = so_far.push(name));
+        }
+        self.denies_next(&mut so_far, name)
     }
 
-    fn denies_folded(&self, path: &str, name: &str) -> bool {
+    /// Goes on to an entry of a folder, and returns whether any spelling of its path is denied.
+    fn denies_next(&self, so_far: &mut SpelledPath, name: &str) -> bool {
+        if !self.looks_at_paths() {
+            return Spellings::of(name).iter().any(|name| self.names.last(name) == Some(true));
+        }
+        let name = so_far.push(name);
+        so_far.is_lost || so_far.with_names(&name).any(|(path, name)| self.last(path, name) == Some(true))
+    }
+
+    /// What the last rule that matches says; a rule of a path weighs more.
+    fn last(&self, path: &str, name: &str) -> Option<bool> {
         let by_path = if self.paths.is_empty() { None } else { self.paths.last(path) };
-        by_path.or_else(|| self.names.last(name)).unwrap_or(false)
+        by_path.or_else(|| self.names.last(name))
     }
 
     /// The same for the entry `name` of the folder `dir`.
     pub(super) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         match self.paths.is_empty() {
-            true => self.names.last(&fold(name)).unwrap_or(false),
+            true => self.denies_next(&mut SpelledPath::default(), name),
             false => self.denies_step(&super::path::child(dir, name), name),
         }
     }
 
     /// Returns whether a rule allows this path by itself.
     pub(super) fn allows(&self, path: &str) -> bool {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let by_path = if self.paths.is_empty() { None } else { self.paths.last(&fold_path(path)) };
-        by_path.or_else(|| self.names.last(&fold(name))) == Some(false)
+        let mut so_far = SpelledPath::default();
+        let (above, name) = path.rsplit_once('/').map_or((None, path), |(above, name)| (Some(above), name));
+        above.into_iter().flat_map(|above| above.split('/')).for_each(|name| _ = so_far.push(name));
+        let name = so_far.push(name);
+        let said: Vec<_> = so_far.with_names(&name).map(|(path, name)| self.last(path, name)).collect();
+        !so_far.is_lost && said.contains(&Some(false)) && !said.contains(&Some(true))
     }
 
     /// Whether there is no rule.
@@ -149,9 +162,47 @@ impl Deny {
     }
 }
 
-fn fold_path(path: &str) -> String {
-    let names: Vec<_> = path.split('/').map(fold).collect();
-    names.join("/")
+/// A path in all spellings of its names.
+struct SpelledPath {
+    /// Those with the folded spelling of the last name come first.
+    paths: Vec<String>,
+    depth: usize,
+    /// Whether there are more spellings than are followed.
+    is_lost: bool,
+}
+
+impl Default for SpelledPath {
+    fn default() -> Self {
+        Self { paths: vec![String::new()], depth: 0, is_lost: false }
+    }
+}
+
+impl SpelledPath {
+    /// Goes on to an entry of the folder.
+    fn push<'a>(&mut self, name: &'a str) -> Spellings<'a> {
+        let name = Spellings::of(name);
+        if self.depth > 0 {
+            self.paths.iter_mut().for_each(|path| path.push('/'));
+        }
+        self.depth += 1;
+        self.is_lost |= name.whole.is_some() && self.paths.len() * 2 > MOST_SPELLINGS;
+        let whole = name.whole.as_ref().filter(|_| !self.is_lost);
+        let more: Vec<String> = whole
+            .into_iter()
+            .flat_map(|whole| self.paths.iter().map(move |path| format!("{path}{whole}")))
+            .collect();
+        self.paths.iter_mut().for_each(|path| path.push_str(&name.folded));
+        self.paths.extend(more);
+        name
+    }
+
+    /// The spellings, each with its last name in the same spelling.
+    fn with_names<'a>(&'a self, name: &'a Spellings<'_>) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let folded = if name.whole.is_some() { self.paths.len() / 2 } else { self.paths.len() };
+        let whole = name.whole.as_deref().unwrap_or(&name.folded);
+        let names = std::iter::repeat_n(&*name.folded, folded).chain(std::iter::repeat(whole));
+        self.paths.iter().map(String::as_str).zip(names)
+    }
 }
 
 /// Globs, and what each of them says.
@@ -166,7 +217,7 @@ impl Set {
         let broken = |glob: &str, source| PathError::Glob { glob: glob.to_owned(), source };
         let mut set = GlobSetBuilder::new();
         for rule in rules {
-            let folded = fold_case(rule.glob.trim_matches('/'));
+            let folded = fold_glob(rule.glob.trim_matches('/'));
             let glob = GlobBuilder::new(&folded).literal_separator(true).backslash_escape(true).build();
             set.add(glob.map_err(|error| broken(&rule.glob, error))?);
         }
@@ -273,6 +324,101 @@ mod tests {
             [".env", "a/.env", "docs", "docs/open.txt", "docs/sub/a.txt", "a/docs/a.txt", "certs/test.pem"]
         {
             assert!(!deny.denies(path), "{path:?}");
+        }
+    }
+
+    /// A glob that matches a name alone.
+    fn literal(name: &str) -> String {
+        let escaped = |c: char| "*?[]{}\\!,".contains(c).then_some('\\').into_iter().chain([c]);
+        name.chars().flat_map(escaped).collect()
+    }
+
+    fn denying(glob: &str) -> Deny {
+        let mut rules = Rules::default();
+        rules.add(glob, true);
+        rules.compile().unwrap()
+    }
+
+    #[track_caller]
+    fn check_own_name(name: &str) {
+        let by_name = denying(&literal(name));
+        for path in [name.to_owned(), format!("d/{name}"), format!("{name}/below"), format!("D:/{name}")] {
+            assert!(by_name.denies(&path), "{path:?}");
+        }
+        assert!(by_name.denies_step(name, name), "{name:?}");
+        assert!(by_name.denies_entry("", name) && by_name.denies_entry("d", name), "{name:?}");
+        assert!(!by_name.allows(name), "{name:?}");
+        for dir in ["d", "d:x", "d. ", "\u{200b}d", name] {
+            let path = format!("{dir}/{name}");
+            let by_path = denying(&format!("/{}", literal(&path)));
+            assert!(by_path.denies(&path) && by_path.denies(&format!("{path}/below")), "{path:?}");
+            assert!(by_path.denies_step(&path, name) && by_path.denies_entry(dir, name), "{path:?}");
+            assert!(!by_path.allows(&path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn rule_for_exactly_a_name_denies_it() {
+        for name in [
+            "mcp:x.json",
+            "a:",
+            ":a",
+            "a.",
+            "a ",
+            "a. .",
+            "...",
+            "a\u{200b}b",
+            "\u{feff}a",
+            "\u{200b}",
+            "é",
+            "ß.pem",
+            "ﬁle",
+            "İ",
+            "Ａ：ｂ",
+            "［ab］",
+            "a［",
+            "＊",
+            "＼a",
+            "x／y",
+            "a*b",
+            "a[0]",
+            "{a,b}",
+            "a\\b",
+            "!a",
+            "a\nb",
+        ] {
+            check_own_name(name);
+        }
+    }
+
+    #[test]
+    fn name_is_denied_in_each_spelling() {
+        let deny = standard();
+        for path in ["a:b.pem", "a:.key", "x／y.pem", "d/a:b.pem/c", ".env.a:b", "id_rsa:x", "id_rsa. "] {
+            assert!(deny.denies(path), "{path:?}");
+        }
+        for path in ["a:b.pem.txt", "a:b", "a.", "notes: today.md", "x／y"] {
+            assert!(!deny.denies(path), "{path:?}");
+        }
+        let mut rules = Rules::standard();
+        rules.add("/a:b/.hidden", true);
+        rules.add("/certs/a:b.pem", false);
+        let deny = rules.compile().unwrap();
+        for path in ["a:b/.hidden", "A:B/.HIDDEN. ", "a:b/.hidden::$DATA", "a:b/.hi\u{200b}dden/x"] {
+            assert!(deny.denies(path), "{path:?}");
+        }
+        assert!(!deny.denies("a/.hidden") && !deny.denies("a:c/.hidden"));
+        assert!(!deny.denies("certs/a:b.pem") && deny.allows("certs/a:b.pem"));
+        // Nobody has so many such names in one path for a good reason.
+        assert!(!deny.denies(&["a:b"; 6].join("/")) && deny.denies(&["a:b"; 7].join("/")));
+        assert!(deny.denies_step(&["a:b"; 9].join("/"), "a:b") && !standard().denies(&["a:b"; 9].join("/")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn rule_for_exactly_any_name_denies_it(name in "[^/\0]{1,12}|[a-zA-Z:. \u{200b}\u{ad}＊［：．\\[\\]{}*?!,\\\\-]{1,8}") {
+            proptest::prop_assume!(name != "." && name != "..");
+            check_own_name(&name);
         }
     }
 

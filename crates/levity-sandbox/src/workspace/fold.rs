@@ -17,9 +17,50 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
     Cow::Owned(if trimmed.is_empty() { seen } else { trimmed }.to_owned())
 }
 
-/// The letters alone; a glob keeps everything else.
-pub(super) fn fold_case(glob: &str) -> String {
-    glob.chars().flat_map(fold_char).collect()
+/// The spellings of a name that rules are matched with: as the most forgiving file system reads it, and, where that is another one, with
+/// all that other file systems keep.
+pub(super) struct Spellings<'a> {
+    pub(super) folded: Cow<'a, str>,
+    pub(super) whole: Option<String>,
+}
+
+impl<'a> Spellings<'a> {
+    pub(super) fn of(name: &'a str) -> Self {
+        let folded = fold(name);
+        let whole = match &folded {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(folded) => Some(fold_case(name)).filter(|whole| whole != folded),
+        };
+        Self { folded, whole }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.folded).chain(self.whole.as_deref())
+    }
+}
+
+/// The name with its letters folded alone.
+fn fold_case(name: &str) -> String {
+    name.chars().flat_map(fold_char).collect()
+}
+
+/// A glob with its letters folded. A character that only looks like a sign of globs stands for itself.
+pub(super) fn fold_glob(glob: &str) -> String {
+    let mut folded = String::with_capacity(glob.len());
+    let mut is_escaped = false;
+    for c in glob.chars() {
+        if !is_escaped && narrow(c) != c && is_sign(narrow(c)) {
+            folded.push('\\');
+        }
+        is_escaped = c == '\\' && !is_escaped;
+        folded.extend(fold_char(c));
+    }
+    folded
+}
+
+/// Returns whether a character means something else than itself in a glob.
+fn is_sign(c: char) -> bool {
+    matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | ',' | '!' | '^' | '-' | '\\')
 }
 
 /// True of nearly every name, and cheap to see.
@@ -33,9 +74,10 @@ fn fold_char(c: char) -> impl Iterator<Item = char> {
     narrow(c).to_uppercase().flat_map(char::to_lowercase)
 }
 
-/// The ASCII character that a full-width one stands for.
+/// The ASCII character that a full-width one stands for. No name has a slash in it, so a full-width one is none.
 fn narrow(c: char) -> char {
     match u32::from(c) {
+        0xff0f => c,
         wide @ 0xff01..=0xff5e => char::from_u32(wide - 0xff01 + 0x21).unwrap_or(c),
         _ => c,
     }
@@ -75,6 +117,23 @@ mod tests {
         }
         assert_eq!(fold(".ſſh"), ".ssh");
         assert_eq!(fold("\u{212a}ey"), "key");
+    }
+
+    #[test]
+    fn whole_spelling_keeps_what_the_folded_one_cuts() {
+        for (name, folded, whole) in [
+            (".env", ".env", None),
+            (".ENV", ".env", None),
+            ("A:b", "a", Some("a:b")),
+            ("a. ", "a", Some("a. ")),
+            ("a\u{200b}B", "ab", Some("a\u{200b}b")),
+            ("Ａ：", "a", Some("a:")),
+            ("a／b", "a／b", None),
+            (":", ":", None),
+        ] {
+            let spellings = Spellings::of(name);
+            assert_eq!((&*spellings.folded, spellings.whole.as_deref()), (folded, whole), "{name:?}");
+        }
     }
 
     #[test]

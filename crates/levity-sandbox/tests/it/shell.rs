@@ -108,7 +108,27 @@ const PIECES: &[&str] = &[
     "=$(evil)",
     "e\\\nvil",
     "\r",
+    "{PATH}",
+    "{PATH}>/dev/null",
+    "{x}<",
+    "sh -c 'ls '",
+    "bash -c \"cat \"",
+    "sh -c ls",
+    "[a]*",
+    "{a,b}",
+    "printf ",
+    "abcde%n",
+    "PATH",
+    "test ",
+    " -eq ",
+    "PATH=5",
 ];
+
+/// Names of files that are lines, words or programs of their own once a pattern becomes them.
+const NAMES: &[&str] = &["a", "ls ;evil", "cat ;evil", "a;evil", ";evil", "-c", "ls|evil"];
+
+/// Folders that `PATH` may be set to, with programs that are evil whatever their names are.
+const PLANTED: &[&str] = &["5", "10", "11", "12"];
 
 const SHIMS: &[&str] = &[
     "ls", "cat", "head", "grep", "git", "find", "sort", "rm", "evil", "a", "b.txt", "out", "x", "timeout",
@@ -123,10 +143,31 @@ fn shims(folder: &Path) {
             "nice" | "env" | "xargs" => "exec \"$@\"",
             _ => "printf '%s\\n' \"$@\" >> \"$RAN/${0##*/}\"; exit 0",
         };
-        let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{runs}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        program(&folder.join(name), runs);
     }
+    for shell in ["sh", "bash", "dash"] {
+        let path = Path::new("/bin").join(shell);
+        if path.exists() {
+            std::os::unix::fs::symlink(path, folder.join(shell)).unwrap();
+        }
+    }
+}
+
+fn program(path: &Path, runs: &str) {
+    fs::write(path, format!("#!/bin/sh\n{runs}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Fills a folder with names that are dangerous to shells, and returns all of them.
+fn plant(work: &Path) -> Vec<String> {
+    NAMES.iter().for_each(|name| fs::write(work.join(name), "").unwrap());
+    for folder in PLANTED {
+        fs::create_dir(work.join(folder)).unwrap();
+        for name in SHIMS.iter().chain(&["sh", "bash", "pwd"]) {
+            program(&work.join(folder).join(name), "echo \"$0\" >> \"$RAN/evil\"");
+        }
+    }
+    names(work)
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -156,6 +197,7 @@ fn allowed_lines_run_only_what_reads() {
         fs::create_dir(folder).unwrap();
     }
     shims(&bin);
+    let planted = plant(&work);
     let shells: Vec<&str> =
         ["/bin/sh", "/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists()).collect();
     let policy = CommandPolicy::new();
@@ -175,14 +217,13 @@ fn allowed_lines_run_only_what_reads() {
             break;
         }
         for shell in &shells {
-            fs::write(work.join("a"), "").unwrap();
             run_in(shell, &line, &work, &bin, &ran);
             for name in names(&ran) {
                 let reads = ["ls", "cat", "head", "grep", "git", "find", "sort"].contains(&&*name);
                 assert!(reads, "{shell} ran {name}: {line:?}");
                 fs::remove_file(ran.join(name)).unwrap();
             }
-            assert_eq!(names(&work), ["a"], "{shell} wrote: {line:?}");
+            assert_eq!(names(&work), planted, "{shell} wrote: {line:?}");
         }
     }
     assert!(allowed > 300, "only {allowed} lines were allowed: the test has lost its point");
@@ -246,6 +287,116 @@ fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
         }
     }
     assert!(allowed > 40, "only {allowed} lines were allowed: the test has lost its point");
+}
+
+/// Runs lines that a policy allows in all shells, and checks that nothing evil runs. Returns how many were allowed.
+fn check_lines(policy: &CommandPolicy, lines: impl Iterator<Item = String>) -> usize {
+    let root = tempfile::tempdir().unwrap();
+    let [bin, ran, work] = ["bin", "ran", "work"].map(|name| root.path().join(name));
+    for folder in [&bin, &ran, &work] {
+        fs::create_dir(folder).unwrap();
+    }
+    shims(&bin);
+    let planted = plant(&work);
+    let shells: Vec<&str> =
+        ["/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists()).collect();
+    let mut allowed = 0;
+    for line in lines.filter(|line| policy.judge(Line::Shell(line)) == Permit::Allow) {
+        allowed += 1;
+        for shell in &shells {
+            run_in(shell, &line, &work, &bin, &ran);
+            for name in names(&ran) {
+                assert!(!["evil", "rm"].contains(&&*name), "{shell} ran {name}: {line:?}");
+                fs::remove_file(ran.join(name)).unwrap();
+            }
+            assert_eq!(names(&work), planted, "{shell} wrote: {line:?}");
+        }
+    }
+    allowed
+}
+
+#[test]
+fn allowed_lines_for_inner_shells_are_what_was_judged() {
+    const TEXTS: [&str; 6] = ["", "'ls '", "\"cat \"", "ls", "ls\\ ", "'ls a'"];
+    const ENDS: [&str; 13] =
+        ["", "*", "?*", "[a]*", "[;]*", "{a,b}", "{\\;evil,b}", "~", "' '*", "'*'", "\"?\"", "\\*", "' a'"];
+    const BEHIND: [&str; 6] = ["", " *", " a", " {a,b}", " 2>&1", " $X"];
+    for policy in [
+        CommandPolicy::new(),
+        CommandPolicy::new().allow("ls").allow("cat"),
+        CommandPolicy::allow_all().deny("evil", "no"),
+    ] {
+        let shells = ["sh -c ", "bash -ec ", "timeout 1 sh -c ", "sh -c -- ", "bash -c -x "];
+        let texts = shells.into_iter().flat_map(|shell| TEXTS.map(|text| format!("{shell}{text}")));
+        let ends = texts.flat_map(|text| ENDS.map(|end| format!("{text}{end}")));
+        let lines = ends.flat_map(|line| BEHIND.map(|behind| format!("{line}{behind}")));
+        let allowed = check_lines(&policy, lines);
+        assert!(allowed > 30, "only {allowed} lines were allowed: the test has lost its point");
+    }
+}
+
+#[test]
+fn allowed_redirections_leave_variables_as_they_are() {
+    const WORDS: [&str; 12] = [
+        "{PATH}",
+        "{x}",
+        "{PATH[0]}",
+        "'{PATH}'",
+        "\\{PATH}",
+        "{PATH\\}",
+        "\"{\"PATH}",
+        "PATH}",
+        "{PATH",
+        "{PATH}1",
+        "1",
+        "{PATH} ",
+    ];
+    const REDIRECTIONS: [&str; 8] =
+        [">/dev/null", ">>/dev/null", ">|/dev/null", ">&1", ">&-", "</dev/null", "<&1", "<<<a"];
+    // Parts of the shell, for which the shell itself sets what a redirection sets.
+    let policy =
+        ["ls", "cat", "echo", "test", "cd"].into_iter().fold(CommandPolicy::new(), CommandPolicy::allow);
+    let words =
+        WORDS.into_iter().flat_map(|word| REDIRECTIONS.map(|redirection| format!("{word}{redirection}")));
+    let lines = words.flat_map(|it| {
+        [
+            format!("ls {it}; cat"),
+            format!("{it} ls; ls"),
+            format!("echo a {it}; ls; cat"),
+            format!("test a {it} && cat"),
+            format!("cd . {it}; ls"),
+        ]
+    });
+    let allowed = check_lines(&policy, lines);
+    assert!(allowed > 100, "only {allowed} lines were allowed: the test has lost its point");
+}
+
+#[test]
+fn allowed_builtins_leave_variables_as_they_are() {
+    const BUILTINS: [&str; 16] = [
+        "printf abcde%n PATH",
+        "printf -- '%s%n' abcde PATH",
+        "printf '%5s%n' a PATH",
+        "printf '%d' PATH=5",
+        "printf '%s' PATH=5",
+        "printf '%*s' PATH=5 a",
+        "printf '%(%F)Tabcde%n' 0 PATH",
+        "printf -vPATH 5",
+        "printf '%%n' PATH",
+        "printf 'abcde%\\n' PATH",
+        "printf 'abcde\\045n' PATH",
+        "printf 'abcde\\x25n' PATH",
+        "test PATH=5 -eq 5",
+        "test 5 -eq PATH=5",
+        "test PATH = 5",
+        "cd 5",
+    ];
+    let policy = CommandPolicy::new().allow("ls").allow("cat");
+    let lines = BUILTINS
+        .into_iter()
+        .flat_map(|it| [format!("{it}; ls"), format!("ls; {it} && cat"), format!("bash -c \"{it}; ls\"")]);
+    let allowed = check_lines(&policy, lines);
+    assert!(allowed > 10, "only {allowed} lines were allowed: the test has lost its point");
 }
 
 proptest::proptest! {
