@@ -29,6 +29,7 @@ mod effect;
 mod embed;
 mod error;
 mod event;
+mod eventual;
 mod executor;
 mod finished;
 mod guard;
@@ -70,9 +71,12 @@ pub use effect::{
 pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
-pub use executor::{Child, ChildLease, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
+pub use eventual::Eventual;
+pub use executor::{
+    Child, ChildLease, EffectCx, Executor, Inspection, Live, LiveSink, Permit, PrepareCx, Prepared,
+};
 pub use finished::{Finished, Partial, Reached};
-pub use guard::{Guard, GuardCx, Heard, Intervention, Stage, Subject, Verdict};
+pub use guard::{Guard, GuardCx, Intervention, Screened, Screener, Stage, Subject, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
