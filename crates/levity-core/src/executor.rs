@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, ChildRun, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Lease, Limits, Machine,
-    ModelCard, Outcome, Resolution, RunId, Screener, ToolError, Values, Worst,
+    Cause, ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Lease, Limits,
+    Machine, ModelCard, Outcome, Resolution, RunId, Screener, ToolError, Values,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -164,7 +164,7 @@ pub struct Prepared {
     /// Fingerprints of what the executor adds to it, by name.
     pub inputs: Vec<(String, Digest)>,
     /// The most that a call of a model can take; only wanted where [`PrepareCx::cost`] says so.
-    pub cost: Option<Box<Worst>>,
+    pub cost: Option<Box<CostBound>>,
     /// Whether somebody here answers the question, if it is one. Otherwise it waits for the host's command.
     pub answered: bool,
 }
@@ -198,7 +198,7 @@ impl Prepared {
 
     /// Says what a call of a model can take at most.
     #[must_use]
-    pub fn cost(mut self, most: Worst) -> Self {
+    pub fn cost(mut self, most: CostBound) -> Self {
         self.cost = Some(Box::new(most));
         self
     }

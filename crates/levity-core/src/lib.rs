@@ -24,6 +24,7 @@ mod any_error;
 mod approve;
 mod cancel;
 mod context;
+mod cost_bound;
 mod durability;
 mod effect;
 mod embed;
@@ -54,7 +55,6 @@ mod tokens;
 mod tool;
 mod values;
 mod world;
-mod worst;
 
 pub use any_error::{Error, ErrorKind, Result};
 pub use approve::{Approver, Ask, Decision, Wanted};
@@ -63,6 +63,7 @@ pub use context::{
     Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceSource,
     WorkspaceView,
 };
+pub use cost_bound::{CostBound, Reserved};
 pub use durability::Durability;
 pub use effect::{
     ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun, Wait,
@@ -107,7 +108,6 @@ pub use tool::{
 };
 pub use values::Values;
 pub use world::{Timestamp, World};
-pub use worst::{Reserved, Worst};
 
 #[doc(hidden)]
 pub mod __private;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EventKind, Eventual,
-    Executor, Fold, Inspection, Live, LostCall, Model, ModelCall, ModelCard, ModelError, ModelErrorKind,
-    Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program, Progress, Report, Request, Resolution,
-    Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolRun, ToolSpec, World, Worst,
+    Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx, EventKind,
+    Eventual, Executor, Fold, Inspection, Live, LostCall, Model, ModelCall, ModelCard, ModelError,
+    ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program, Progress, Report, Request,
+    Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolRun, ToolSpec, World,
     estimate_tokens,
 };
 use levity_memory::Conversations;
@@ -60,7 +60,7 @@ pub(crate) struct AgentExecutor {
     pub(crate) model_timeout: Duration,
     pub(crate) offered: Offered,
     pub(crate) digest: ToolsDigest,
-    pub(crate) tools_worst: ToolsWorst,
+    pub(crate) tools_bound: ToolsBound,
 }
 
 type Specs = Arc<[Arc<ToolSpec>]>;
@@ -144,12 +144,12 @@ impl ToolsDigest {
 
 /// The most tokens that the tools on offer can be to a model, counted anew only when they change.
 #[derive(Default)]
-pub(crate) struct ToolsWorst(Lately<(Specs, Arc<str>), u64>);
+pub(crate) struct ToolsBound(Lately<(Specs, Arc<str>), u64>);
 
-impl ToolsWorst {
+impl ToolsBound {
     fn of(&self, specs: &Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
         let count = || {
-            let tokens = model.worst(&Request::new().with_tools(specs.clone())).input;
+            let tokens = model.cost_bound(&Request::new().with_tools(specs.clone())).input;
             ((specs.clone(), slot.clone()), tokens)
         };
         self.0.find(|(known, to)| Arc::ptr_eq(known, specs) && to == slot, count)
@@ -207,11 +207,11 @@ impl AgentExecutor {
 
     /// The most tokens that a request can be with these tools, when it is so many without them.
     fn most(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, alone: u64, tools: &Specs) -> u64 {
-        let sum = alone.saturating_add(self.tools_worst.of(tools, slot, model));
+        let sum = alone.saturating_add(self.tools_bound.of(tools, slot, model));
         // Beyond a window, pieces say less than the whole: only the model knows whether the window binds it.
         match model.card().window {
             Some(window) if sum > window => {
-                sum.min(model.worst(&request.clone().with_tools(tools.clone())).input)
+                sum.min(model.cost_bound(&request.clone().with_tools(tools.clone())).input)
             }
             _ => sum,
         }
@@ -227,9 +227,9 @@ impl AgentExecutor {
         most: Option<u64>,
         mut tools: Specs,
     ) -> Specs {
-        let now = |tools: &Specs| self.most(model, slot, request, model.worst(request).input, tools);
+        let now = |tools: &Specs| self.most(model, slot, request, model.cost_bound(request).input, tools);
         let Some(most) = most.filter(|most| now(&tools) > *most) else { return tools };
-        while !tools.is_empty() && model.worst(&request.clone().with_tools(tools.clone())).input > most {
+        while !tools.is_empty() && model.cost_bound(&request.clone().with_tools(tools.clone())).input > most {
             tools = tools[..tools.len() - 1].into();
         }
         tools
@@ -264,12 +264,12 @@ impl AgentExecutor {
     }
 
     /// The most that a call can take.
-    fn cost_of(&self, call: &ModelCall) -> Worst {
+    fn cost_of(&self, call: &ModelCall) -> CostBound {
         // What has no model fails before anything is sent.
         let Some(model) = self.model_for(&call.slot) else {
-            return Worst::new(0).with_output(0).with_price(Price::new(0.0, 0.0));
+            return CostBound::new(0).with_output(0).with_price(Price::new(0.0, 0.0));
         };
-        let mut cost = model.worst(&call.request);
+        let mut cost = model.cost_bound(&call.request);
         if names_tools(call.offer, &call.request) {
             let tools = self.specs(call.reads, &call.found);
             cost.input = self.most(&**model, &call.slot, &call.request, cost.input, &tools);

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{AgentBuilder, Keeps};
 use crate::agent::{Agent, Inner};
-use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
+use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsBound, ToolsDigest};
 use crate::guards::{self, Guarded, Screen};
 use crate::reads;
 use crate::spec::SignalTool;
@@ -85,7 +85,7 @@ impl AgentBuilder {
             model_timeout: self.model_timeout,
             offered: Offered::default(),
             digest: ToolsDigest::default(),
-            tools_worst: ToolsWorst::default(),
+            tools_bound: ToolsBound::default(),
         });
         let performer: Arc<dyn Executor> = match screen {
             None => executor.clone(),

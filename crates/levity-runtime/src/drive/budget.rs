@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    CancelToken, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
-    ModelErrorKind, Outcome, Record, RunId, RuntimeError, Spent, Worst,
+    CancelToken, CostBound, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine,
+    ModelError, ModelErrorKind, Outcome, Record, RunId, RuntimeError, Spent,
 };
 use tokio::sync::watch;
 
@@ -52,7 +52,7 @@ impl Budget {
         around: &Around,
         id: EffectId,
         effect: &Effect,
-        cost: Option<Worst>,
+        cost: Option<CostBound>,
         note: &mut EffectNote,
     ) -> Result<(), Option<Box<Outcome>>> {
         let reservation = match reserve(around, effect, cost) {
@@ -123,7 +123,7 @@ enum Held {
     Wait(watch::Receiver<()>),
 }
 
-fn reserve(around: &Around, effect: &Effect, cost: Option<Worst>) -> Result<Option<Reservation>, Held> {
+fn reserve(around: &Around, effect: &Effect, cost: Option<CostBound>) -> Result<Option<Reservation>, Held> {
     let meter = &around.meter;
     if !around.reserves(effect) {
         return Ok(None);
