@@ -1,6 +1,7 @@
 //! What the executor says of effects before they begin, also if it takes its time.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::future::pending;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
@@ -16,8 +17,8 @@ pub(super) struct Preparing(Option<Box<Pending>>);
 #[derive(Default)]
 struct Pending {
     later: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// What was said of effects that an earlier process left under way.
-    left: BTreeMap<EffectId, Prepared>,
+    /// What was said of effects that an earlier process left under way; nothing until it is.
+    left: BTreeMap<EffectId, Option<Prepared>>,
 }
 
 /// What the executor says of an effect.
@@ -70,8 +71,10 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Asks about an effect that an earlier process left under way, where something must be known again.
     pub(super) fn prepare_again(&mut self, id: EffectId) -> Result<Prepared, Deferred> {
-        if let Some(prepared) = self.preparing.0.as_mut().and_then(|pending| pending.left.remove(&id)) {
-            return Ok(prepared);
+        if let Some(pending) = &mut self.preparing.0
+            && let Entry::Occupied(said) = pending.left.entry(id)
+        {
+            return if said.get().is_some() { said.remove() } else { None }.ok_or(Deferred::Elsewhere);
         }
         let effect = self.state.running.get(id).and_then(|running| running.effect.as_ref());
         let effect = effect.ok_or(Deferred::Elsewhere)?;
@@ -80,7 +83,10 @@ impl<M: Machine + 'static> Driver<M> {
             return Ok(Prepared::default());
         }
         let prepared = self.around.executor.prepare(effect, &self.prepare_cx());
-        self.preparing.take(id, prepared).ok_or(Deferred::Elsewhere)
+        self.preparing.take(id, prepared).ok_or_else(|| {
+            self.preparing.0.get_or_insert_default().left.insert(id, None);
+            Deferred::Elsewhere
+        })
     }
 
     /// Notes an answer of the executor, and all others that have come by now; as many as a slice has room for.
@@ -93,11 +99,12 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     fn note_prepared(&mut self, (id, prepared): Answer) {
-        if self.state.running.contains(id) {
-            self.preparing.0.get_or_insert_default().left.insert(id, prepared);
-            self.state.look_again([id]);
-        } else {
-            self.state.prepared(id, prepared);
+        match self.preparing.0.as_mut().and_then(|pending| pending.left.get_mut(&id)) {
+            Some(said) => {
+                *said = Some(prepared);
+                self.state.look_again([id]);
+            }
+            None => self.state.prepared(id, prepared),
         }
     }
 }

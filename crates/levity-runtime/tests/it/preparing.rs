@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Decision, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor,
-    Input, Limit, Limits, Machine, MachineKind, Outcome, Permit, PrepareCx, Prepared, RunId, RuntimeError,
-    Status, Step, ToolCall, ToolError, ToolOutput, ToolResult,
+    Ask, Child, ChildRun, CostBound, Decision, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
+    Executor, Input, Limit, Limits, Machine, MachineKind, Message, ModelCall, Offer, Outcome, Permit,
+    PrepareCx, Prepared, Request, Response, RunId, RuntimeError, Status, Step, ToolCall, ToolError,
+    ToolOutput, ToolResult,
 };
 use levity_runtime::{Job, MemoryJournal, Runtime};
-use levity_test::ManualWorld;
+use levity_test::{FaultyJournal, ManualWorld};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
@@ -26,13 +28,15 @@ struct Hesitant {
     asked: Arc<Notify>,
     /// So often it is let.
     go: Arc<Semaphore>,
+    /// How often it was asked.
+    looks: AtomicUsize,
     seen: Mutex<Vec<EffectId>>,
 }
 
 impl Hesitant {
     fn new(slow: fn(&Effect) -> bool, prepared: Prepared) -> Arc<Self> {
         let (asked, go) = (Arc::default(), Arc::new(Semaphore::new(0)));
-        Arc::new(Self { slow, prepared, asked, go, seen: Mutex::default() })
+        Arc::new(Self { slow, prepared, asked, go, looks: AtomicUsize::new(0), seen: Mutex::default() })
     }
 
     fn seen(&self) -> Vec<u64> {
@@ -43,6 +47,7 @@ impl Hesitant {
 #[async_trait]
 impl Executor for Hesitant {
     fn prepare(&self, effect: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         let prepared = self.prepared.clone();
         if !(self.slow)(effect) {
             return prepared.into();
@@ -60,6 +65,7 @@ impl Executor for Hesitant {
         match effect {
             Effect::Tool(run) => Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("ok")))),
             Effect::Ask(_) => Outcome::Decision(Decision::Allow),
+            Effect::Model(_) => Outcome::Model(Ok(Response::new(Message::assistant("Well.")))),
             _ => Outcome::Unknown,
         }
     }
@@ -147,6 +153,7 @@ async fn a_call_that_is_forbidden_later_is_answered_and_the_others_are_made() {
         prepared: parallel().permit(Permit::deny("not now")),
         asked: Arc::default(),
         go: executor.go.clone(),
+        looks: AtomicUsize::new(0),
         seen: Mutex::default(),
     };
     executor.go.add_permits(3);
@@ -212,6 +219,64 @@ async fn an_old_question_is_answered_once_the_executor_says_that_it_answers() {
     somebody.go.add_permits(1);
     assert_eq!(run.await.unwrap().machine.0.unwrap().text, "Allow");
     assert_eq!((somebody.seen(), nobody.seen()), (vec![0], vec![]));
+    assert_eq!(somebody.looks.load(Ordering::SeqCst), 1);
+}
+
+/// Calls a model once.
+#[derive(Debug, Default)]
+struct CallsModel(Option<Ending>);
+
+impl Machine for CallsModel {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("calls_model", 1)
+    }
+
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        match input {
+            Input::Begin { .. } => {
+                let call = ModelCall::new("main", Request::new(), Offer::None);
+                step.want(EffectId::new(0), Effect::Model(call));
+            }
+            Input::Finished { outcome, .. } => {
+                let done = matches!(outcome, Outcome::Model(Ok(_)));
+                self.0 =
+                    Some(Ending::new(if done { Status::Complete } else { Status::Partial(Limit::Tokens) }));
+            }
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.0.as_ref()
+    }
+}
+
+#[tokio::test]
+async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
+    let prepared = || parallel().cost(CostBound::new(10).with_output(10));
+    let resume = |executor: &Arc<Hesitant>, limits| {
+        let job = Job::resume(RunId::new("r"), executor.clone(), |_, _| Ok(CallsModel::default()));
+        job.limits(limits)
+    };
+    for (tokens, status) in [(Some(1_000), Status::Complete), (None, Status::Complete)] {
+        let limits = tokens.map_or(Limits::new(), |tokens| Limits::new().tokens(tokens));
+        let journal = MemoryJournal::new();
+        let quick = Hesitant::new(|_| false, prepared());
+        let stopping = FaultyJournal::new(journal.clone()).stop_after_records(2);
+        let job = Job::new(CallsModel::default(), quick).id(RunId::new("r")).limits(limits);
+        let stopped = Runtime::new().with_journal(stopping).with_world(ManualWorld::new()).run(job).await;
+        assert!(stopped.is_err());
+        let slow = Hesitant::new(|_| true, prepared());
+        slow.go.add_permits(1);
+        let done = runtime(&journal).run(resume(&slow, limits)).await.unwrap();
+        assert_eq!(done.machine.0.unwrap().status, status);
+        let looks = slow.looks.load(Ordering::SeqCst);
+        assert_eq!(looks, usize::from(tokens.is_some()), "it is asked only where something is limited");
+    }
 }
 
 #[tokio::test]
