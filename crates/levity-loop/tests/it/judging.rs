@@ -8,6 +8,7 @@ use levity_loop::Agent;
 use levity_test::{RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 /// The rule blocks its thread until another task of the same thread has sent something, once for each look.
 #[tokio::test(flavor = "current_thread")]
@@ -24,7 +25,8 @@ async fn agent_with_a_blocking_policy_leaves_the_thread_to_other_tasks() {
     let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
     let model = ScriptedModel::new().call("add", json!({})).reply("7.");
     let agent = Agent::builder(model).tool(tool.clone()).policy(policy).build().unwrap();
-    let other = tokio::spawn(async move {
+    let mut other = JoinSet::new();
+    other.spawn(async move {
         while is_asked.recv().await.is_some() {
             send.send(()).unwrap();
         }
@@ -32,7 +34,7 @@ async fn agent_with_a_blocking_policy_leaves_the_thread_to_other_tasks() {
     assert_eq!(agent.run("Add them up").await.unwrap().text(), "7.");
     assert_eq!(tool.calls().len(), 1, "it was not denied");
     drop(agent);
-    other.await.unwrap();
+    other.join_next().await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "current_thread")]
