@@ -60,8 +60,17 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
         (**self).prepare(effect, cx)
     }
 
-    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
-        (**self).execute(effect, cx).await
+    // Written out, so that an effect has one future in one box.
+    fn execute<'life0, 'async_trait>(
+        &'life0 self,
+        effect: Effect,
+        cx: EffectCx,
+    ) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        (**self).execute(effect, cx)
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
