@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity::agent::{AgentBuilder, Low};
 use levity::core::{
-    Deltas, Event, EventKind, Finish, Limit, ModelCard, ModelError, ModelErrorKind, Money, Part, Price,
-    Request, Response, Role, Status, ToolCall, ToolChoice, Usage, Worst,
+    CostBound, Deltas, Event, EventKind, Finish, Limit, ModelCard, ModelError, ModelErrorKind, Money, Part,
+    Price, Request, Response, Role, Status, ToolCall, ToolChoice, Usage,
 };
 use levity::prelude::*;
 use levity::runtime::{MemoryJournal, replay};
@@ -117,7 +117,7 @@ impl Provider {
     }
 
     fn charge(&self, request: &Request) -> (u64, u64) {
-        let most = Worst::of(&self.card, request).input;
+        let most = CostBound::of(&self.card, request).input;
         let allowed = request.options.max_tokens.expect("a budget clamps the reply");
         let (input, output) = match self.manner {
             Manner::Modest => (most / 4, allowed.min(20)),
@@ -619,8 +619,8 @@ impl Model for Twice {
         &self.0
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        Worst::of(&self.0, request).with_sends(2)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        CostBound::of(&self.0, request).with_sends(2)
     }
 
     async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
@@ -707,11 +707,11 @@ impl Model for Counting {
         self.0.card()
     }
 
-    fn worst(&self, request: &Request) -> Worst {
+    fn cost_bound(&self, request: &Request) -> CostBound {
         if !request.tools.is_empty() {
             self.1.0.fetch_add(1, Ordering::SeqCst);
         }
-        self.0.worst(request)
+        self.0.cost_bound(request)
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
@@ -739,8 +739,8 @@ impl Model for Overflow {
         &self.0.card
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        Worst::of(&card().with_price(till_price()), request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        CostBound::of(&card().with_price(till_price()), request)
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {

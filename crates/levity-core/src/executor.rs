@@ -8,37 +8,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, Cause, ChildRun, Digest, Effect, EffectClass, EffectId, Ending, EventKind, Heard, Lease, Limits,
-    Machine, Message, ModelCard, Outcome, Resolution, RunId, ToolCall, ToolError, Values, Worst,
+    Cause, ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Lease, Limits,
+    Machine, ModelCard, Outcome, Resolution, RunId, Screener, ToolError, Values,
 };
 
 /// Performs effects: the world as one machine sees it.
 ///
 /// An agent's executor holds its models, tools and approver. Any engine that can journal an effect can
-/// drive machines with it.
+/// drive machines with it. A behaviour around an executor wraps one and is one, as guards are.
 ///
 /// # Contract
 /// - `execute` always gives an outcome of the effect's kind; failures are outcomes.
-/// - Dropping its future cancels the work as far as it can be cancelled.
-/// - `prepare` does no I/O and returns at once.
+/// - Dropping the future of `execute` or `prepare` cancels the work as far as it can be cancelled.
+/// - `prepare` and `inspect` return at once. What takes longer in `prepare`, such as reading files, happens in the future
+///   that it returns, which never blocks its thread.
+///
+/// `levity_test::conformance::executor` checks an implementation.
 #[async_trait]
 pub trait Executor: Send + Sync {
-    /// What the runtime must know before it begins.
-    fn prepare(&self, effect: &Effect) -> Prepared;
-
-    /// The most that a call of a model can take. Only asked where money or tokens are limited; without an
-    /// answer, the call is refused there.
-    ///
-    /// Like `prepare`, it does no I/O and returns at once.
-    fn worst(&self, _: &Effect) -> Option<Worst> {
-        None
-    }
-
-    /// What is known of the model that calls of this slot go to: for those who watch or trace, and nothing else.
-    fn card(&self, slot: &str) -> Option<&ModelCard> {
-        let _ = slot;
-        None
-    }
+    /// Says what the runtime must know before the effect begins. The run stays within its limits and can be cancelled
+    /// while it waits for a later answer.
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared>;
 
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
@@ -50,31 +40,6 @@ pub trait Executor: Send + Sync {
     /// When there is no such agent, or it has no use for the input or the state.
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError>;
 
-    /// Looks at how a child ended before that is written down and its parent learns of it; what is returned stands in
-    /// its place. It stays as it is by default.
-    async fn returned(&self, child: &ChildRun, ending: Ending) -> Ending {
-        let _ = child;
-        ending
-    }
-
-    /// Whether [`hear`](Self::hear) or [`hear_call`](Self::hear_call) has something to say.
-    fn hears(&self) -> bool {
-        false
-    }
-
-    /// Looks at what people say to a run, before it is written down. Only asked when it [hears](Self::hears).
-    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
-        let _ = run;
-        Heard::Taken(message, Vec::new())
-    }
-
-    /// Looks at a call whose arguments a person put in place of the model's, before that is written down. Only asked
-    /// when it [hears](Self::hears).
-    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
-        let _ = run;
-        Heard::Taken(call, Vec::new())
-    }
-
     /// Finds out what came of a call that began in a process that is gone and that must not be performed
     /// twice. Unless somebody can tell, nobody knows.
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
@@ -82,20 +47,117 @@ pub trait Executor: Send + Sync {
         Resolution::Unknown
     }
 
+    /// Describes the executor: what it performs effects with, and who screens what people say to its runs.
+    fn inspect(&self) -> Inspection {
+        Inspection::default()
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<E: Executor + ?Sized> Executor for Arc<E> {
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
+        (**self).prepare(effect, cx)
+    }
+
+    // Written out, so that an effect has one future in one box.
+    fn execute<'life0, 'async_trait>(
+        &'life0 self,
+        effect: Effect,
+        cx: EffectCx,
+    ) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'async_trait>>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        (**self).execute(effect, cx)
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        (**self).child(child, saved).await
+    }
+
+    async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
+        (**self).resolve(effect, cx).await
+    }
+
+    fn inspect(&self) -> Inspection {
+        (**self).inspect()
+    }
+}
+
+/// What is known of an executor without an effect.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Inspection {
     /// Fingerprints of what it performs effects with, by name. A run keeps them, so that it can be said what
     /// has changed since.
-    fn setup(&self) -> Vec<(String, Digest)> {
-        Vec::new()
+    pub setup: Vec<(String, Digest)>,
+    /// The models that calls go to, by slot: for those who watch or trace.
+    pub models: Arc<[(String, ModelCard)]>,
+    /// Screens what people say to a run before it is written down; nobody does without.
+    pub screener: Option<Arc<dyn Screener>>,
+}
+
+impl Inspection {
+    /// An executor of which nothing is known.
+    pub fn new() -> Self {
+        Self::default()
     }
 
-    /// Does what is left to do for a run that has ended, while its lease is still held: see [`Ending::talk`]. There is nobody to
-    /// tell when that fails; the run's own end says more.
-    async fn settle(&self, ending: &Ending) {
-        let _ = ending;
+    /// Sets the fingerprints.
+    #[must_use]
+    pub fn with_setup(mut self, setup: Vec<(String, Digest)>) -> Self {
+        self.setup = setup;
+        self
     }
 
-    /// Whether a question is answered by somebody, or waits for the host's command.
-    fn answers(&self, ask: &Ask) -> bool;
+    /// Sets the models, by slot.
+    #[must_use]
+    pub fn with_models(mut self, models: impl Into<Arc<[(String, ModelCard)]>>) -> Self {
+        self.models = models.into();
+        self
+    }
+
+    /// Sets who screens what people say.
+    #[must_use]
+    pub fn with_screener(mut self, screener: Option<Arc<dyn Screener>>) -> Self {
+        self.screener = screener;
+        self
+    }
+}
+
+impl fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let screens = self.screener.is_some();
+        f.debug_struct("Inspection")
+            .field("setup", &self.setup)
+            .field("screens", &screens)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an executor is told about the effect it prepares.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PrepareCx {
+    /// Whether money or tokens are limited. Then [`Prepared::cost`] is wanted for a call of a model; without it, the call is
+    /// refused.
+    pub cost: bool,
+}
+
+impl PrepareCx {
+    /// A context in which nothing is limited.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Says whether money or tokens are limited.
+    #[must_use]
+    pub fn with_cost(mut self, cost: bool) -> Self {
+        self.cost = cost;
+        self
+    }
 }
 
 /// What the runtime must know of an effect before it begins.
@@ -110,6 +172,10 @@ pub struct Prepared {
     pub permit: Permit,
     /// Fingerprints of what the executor adds to it, by name.
     pub inputs: Vec<(String, Digest)>,
+    /// The most that a call of a model can take; only wanted where [`PrepareCx::cost`] says so.
+    pub cost: Option<Box<CostBound>>,
+    /// Whether somebody here answers the question, if it is one. Otherwise it waits for the host's command.
+    pub answered: bool,
 }
 
 impl Prepared {
@@ -136,6 +202,20 @@ impl Prepared {
     #[must_use]
     pub fn with_input(mut self, name: impl Into<String>, digest: Digest) -> Self {
         self.inputs.push((name.into(), digest));
+        self
+    }
+
+    /// Says what a call of a model can take at most.
+    #[must_use]
+    pub fn cost(mut self, most: CostBound) -> Self {
+        self.cost = Some(Box::new(most));
+        self
+    }
+
+    /// Says whether somebody here answers the question.
+    #[must_use]
+    pub fn answered(mut self, answered: bool) -> Self {
+        self.answered = answered;
         self
     }
 }
@@ -204,7 +284,7 @@ pub struct EffectCx {
     /// that it does not give are then left out, since they are filled in with the most.
     pub max_output: Option<u64>,
     /// How many tokens may be sent, where money or tokens are limited: the most that
-    /// [`Executor::worst`] said of the call. What is sent must not have become more since.
+    /// [`Prepared::cost`] said of the call. What is sent must not have become more since.
     pub max_input: Option<u64>,
     /// Values that the program gave the run's tools.
     pub values: Values,
@@ -315,6 +395,8 @@ pub struct Child {
     pub limits: Limits,
     /// Keeps others from its conversation for as long as it is driven.
     pub lease: Option<ChildLease>,
+    /// Screens its end before that is written down and its parent learns of it.
+    pub screener: Option<Arc<dyn Screener>>,
 }
 
 /// The lease of a child run.
@@ -329,7 +411,14 @@ pub enum ChildLease {
 impl Child {
     /// A child run.
     pub fn new(machine: impl Machine + 'static, executor: Arc<dyn Executor>, limits: Limits) -> Self {
-        Self { machine: Box::new(machine), executor, limits, lease: None }
+        Self { machine: Box::new(machine), executor, limits, lease: None, screener: None }
+    }
+
+    /// Has its end screened.
+    #[must_use]
+    pub fn with_screener(mut self, screener: Arc<dyn Screener>) -> Self {
+        self.screener = Some(screener);
+        self
     }
 
     /// Gives it a lease.

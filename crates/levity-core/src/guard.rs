@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, Cause, Message, RunId, ToolCall, ToolResult};
+use crate::{CallId, Cause, ChildRun, Ending, Message, RunId, ToolCall, ToolResult};
 
 mod clean;
 
@@ -262,12 +262,29 @@ impl fmt::Display for Intervention {
     }
 }
 
-/// What became of something that people say to a run, before it is written down.
+/// Screens what people say to runs, and what child runs return. Guards do; an executor names its own by
+/// [`Inspection::screener`](crate::Inspection::screener) and [`Child::screener`](crate::Child::screener).
+///
+/// # Contract
+/// It is asked before anybody sees what it screens, and not again when the run is resumed or replayed.
+#[async_trait]
+pub trait Screener: Send + Sync {
+    /// Screens what somebody says to a run.
+    async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>>;
+
+    /// Screens a call whose arguments a person put in place of the model's.
+    async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall>;
+
+    /// Screens how a child run ended; what is returned stands in its place.
+    async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending;
+}
+
+/// What became of something that a [`Screener`] has looked at.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Heard<T = Arc<Message>> {
+pub enum Screened<T> {
     /// This is taken in, and these have had a hand in it.
-    Taken(T, Vec<Intervention>),
+    Passed(T, Vec<Intervention>),
     /// It is not taken in.
     Blocked(Intervention),
 }

@@ -106,7 +106,7 @@ impl History {
         self.inner.tokens
     }
 
-    /// The most tokens that its messages can be, as [`Worst::of`](crate::Worst::of) counts them; known
+    /// The most tokens that its messages can be, as [`CostBound::of`](crate::CostBound::of) counts them; known
     /// without looking at them.
     pub fn most_tokens(&self) -> u64 {
         self.inner.most_tokens

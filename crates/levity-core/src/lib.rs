@@ -24,11 +24,13 @@ mod any_error;
 mod approve;
 mod cancel;
 mod context;
+mod cost_bound;
 mod durability;
 mod effect;
 mod embed;
 mod error;
 mod event;
+mod eventual;
 mod executor;
 mod finished;
 mod guard;
@@ -53,7 +55,6 @@ mod tokens;
 mod tool;
 mod values;
 mod world;
-mod worst;
 
 pub use any_error::{Error, ErrorKind, Result};
 pub use approve::{Approver, Ask, Decision, Wanted};
@@ -62,6 +63,7 @@ pub use context::{
     Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceSource,
     WorkspaceView,
 };
+pub use cost_bound::{CostBound, Reserved};
 pub use durability::Durability;
 pub use effect::{
     ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun, Wait,
@@ -70,9 +72,12 @@ pub use effect::{
 pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
-pub use executor::{Child, ChildLease, EffectCx, Executor, Live, LiveSink, Permit, Prepared};
+pub use eventual::Eventual;
+pub use executor::{
+    Child, ChildLease, EffectCx, Executor, Inspection, Live, LiveSink, Permit, PrepareCx, Prepared,
+};
 pub use finished::{Finished, Partial, Reached};
-pub use guard::{Guard, GuardCx, Heard, Intervention, Stage, Subject, Verdict};
+pub use guard::{Guard, GuardCx, Intervention, Screened, Screener, Stage, Subject, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
@@ -103,7 +108,6 @@ pub use tool::{
 };
 pub use values::Values;
 pub use world::{Timestamp, World};
-pub use worst::{Reserved, Worst};
 
 #[doc(hidden)]
 pub mod __private;

@@ -1,11 +1,13 @@
 use std::any::Any;
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, ConversationId, Message, Timestamp};
+use crate::{Cause, ConversationId, Message, TalkEnd, Timestamp};
 
 /// Keeps conversations.
 ///
@@ -311,12 +313,35 @@ impl ConversationInfo {
 }
 
 /// A conversation that is held. Dropping it lets go.
-pub struct Lease(#[expect(dead_code, reason = "it is kept only to be dropped")] Box<dyn Any + Send + Sync>);
+pub struct Lease {
+    end: Option<AtEnd>,
+    _guard: Box<dyn Any + Send + Sync>,
+}
+
+type AtEnd = Box<dyn FnOnce(TalkEnd) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Lease {
     /// Lets go by dropping `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
-        Self(Box::new(guard))
+        Self { end: None, _guard: Box::new(guard) }
+    }
+
+    /// Has this done for a run that has ended, while the conversation is still held: see
+    /// [`Ending::talk`](crate::Ending::talk). Nobody learns of its failures; the run's own end says more.
+    #[must_use]
+    pub fn at_end<F: Future<Output = ()> + Send + 'static>(
+        mut self,
+        end: impl FnOnce(TalkEnd) -> F + Send + Sync + 'static,
+    ) -> Self {
+        self.end = Some(Box::new(move |talk| Box::pin(end(talk))));
+        self
+    }
+
+    /// Does what a run that has ended left for its conversation, and then lets go.
+    pub async fn release(mut self, left: Option<Box<TalkEnd>>) {
+        if let (Some(end), Some(talk)) = (self.end.take(), left) {
+            end(*talk).await;
+        }
     }
 }
 

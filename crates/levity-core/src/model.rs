@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Deltas, ModelError, Price, Request, Response, Worst};
+use crate::{CostBound, Deltas, ModelError, Price, Request, Response};
 
 /// A language model: a request in, a stream of reply pieces out.
 ///
@@ -11,7 +11,7 @@ use crate::{Deltas, ModelError, Price, Request, Response, Worst};
 /// - A model sends each request once; retries belong to a wrapper.
 /// - `complete` gives what folding `stream` gives.
 /// - No input makes it panic.
-/// - `worst` is never less than what a call takes, as long as the provider keeps to `max_tokens`.
+/// - `cost_bound` is never less than what a call takes, as long as the provider keeps to `max_tokens`.
 ///
 /// `levity_test::conformance::model` checks an implementation.
 ///
@@ -52,13 +52,13 @@ pub trait Model: Send + Sync {
     }
 
     /// The most that `request` can take; only asked where money or tokens are limited. By default it is
-    /// what [`Worst::of`] says: right for text, far above what is likely. Override it to count better; a
+    /// what [`CostBound::of`] says: right for text, far above what is likely. Override it to count better; a
     /// wrapper that may send a request more than once, or to another model, says so here.
     ///
     /// It does no I/O and costs what is new in the request. It may be asked about a request in pieces, whose
     /// bounds are added up.
-    fn worst(&self, request: &Request) -> Worst {
-        Worst::of(self.card(), request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        CostBound::of(self.card(), request)
     }
 }
 
@@ -79,8 +79,8 @@ macro_rules! forward_model {
                 (**self).complete(request).await
             }
 
-            fn worst(&self, request: &Request) -> Worst {
-                (**self).worst(request)
+            fn cost_bound(&self, request: &Request) -> CostBound {
+                (**self).cost_bound(request)
             }
         }
     )*};

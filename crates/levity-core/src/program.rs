@@ -40,4 +40,9 @@ pub trait Program: Send + Sync {
         let _ = args;
         Permit::Allow
     }
+
+    /// As [`Tool::permit_blocks`](crate::Tool::permit_blocks).
+    fn permit_blocks(&self) -> bool {
+        false
+    }
 }

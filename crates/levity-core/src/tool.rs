@@ -80,6 +80,12 @@ pub trait Tool: Send + Sync {
         let _ = args;
         Permit::Allow
     }
+
+    /// Whether [`permit`](Self::permit) may block its thread: it reads files, for instance. It is then called on a thread
+    /// of its own.
+    fn permit_blocks(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -99,6 +105,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn permit(&self, args: &Value) -> Permit {
         (**self).permit(args)
+    }
+
+    fn permit_blocks(&self) -> bool {
+        (**self).permit_blocks()
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Executor, GuardCx,
-    Heard, Limits, Message, Outcome, Permit, Prepared, Program, RunId, Stage, ToolCall, ToolError,
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Eventual, Executor,
+    GuardCx, Inspection, Limits, Outcome, Permit, PrepareCx, Prepared, Program, Stage, ToolCall, ToolError,
     ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
 };
 use levity_loop::__private::Guards;
@@ -153,19 +153,20 @@ impl TeamExecutor {
         })
     }
 
-    fn prepare_tool(&self, run: &ToolRun) -> Prepared {
+    fn prepare_tool(&self, run: &ToolRun) -> Eventual<Prepared> {
         if let Some(function) = self.functions.get(&run.call.name) {
-            return Prepared::new(function.class);
+            return Prepared::new(function.class).into();
         }
         if run.call.name == PLAN && self.planner.is_some() {
-            return Prepared::new(EffectClass::ReadOnly);
+            return Prepared::new(EffectClass::ReadOnly).into();
         }
         // The plan says what comes after what, so no call need run alone.
-        Prepared::new(self.tools.class(&run.call.name)).permit(self.permit(&run.call))
+        let class = self.tools.class(&run.call.name);
+        self.permit(&run.call).map(move |permit| Prepared::new(class).permit(permit))
     }
 
     /// What policy says of a call, by the arguments that the tool is given.
-    fn permit(&self, call: &ToolCall) -> Permit {
+    fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         if call.args.get(TIMEOUT).is_none() {
             return self.tools.permit(call);
         }
@@ -221,10 +222,11 @@ fn too_long(time: Duration) -> ToolError {
 
 #[async_trait]
 impl Executor for TeamExecutor {
-    fn prepare(&self, effect: &Effect) -> Prepared {
+    fn prepare(&self, effect: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        let answered = matches!(effect, Effect::Ask(_)) && self.approver.is_some();
         match effect {
             Effect::Tool(run) => self.prepare_tool(run),
-            _ => Prepared::new(EffectClass::ReadOnly),
+            _ => Prepared::new(EffectClass::ReadOnly).answered(answered).into(),
         }
     }
 
@@ -252,7 +254,10 @@ impl Executor for TeamExecutor {
                 match self.author(child) {
                     Some(agent) => {
                         let run = ChildRun::new(child.agent.clone(), args.clone());
-                        agent.executor().child(&run, saved).await?
+                        // What a step of code returns is not looked at, what the code calls is.
+                        let mut made = agent.executor().child(&run, saved).await?;
+                        made.screener = None;
+                        made
                     }
                     None => {
                         let caller =
@@ -267,32 +272,17 @@ impl Executor for TeamExecutor {
         Ok(made)
     }
 
-    fn hears(&self) -> bool {
-        self.guards.watch(Stage::Input) || self.guards.watch(Stage::Call)
-    }
-
-    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
-        self.guards.hear(run, message, &*self.world).await
-    }
-
-    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
-        self.guards.hear_call(run, call, &*self.world).await
-    }
-
-    fn setup(&self) -> Vec<(String, Digest)> {
+    fn inspect(&self) -> Inspection {
         let mut setup: Vec<(String, Digest)> = Vec::new();
         for (name, agent) in &self.agents {
-            let parts = agent.executor().setup().into_iter();
+            let parts = agent.executor().inspect().setup.into_iter();
             setup.extend(parts.map(|(part, digest)| (format!("agent `{name}`: {part}"), digest)));
         }
         setup.extend(self.functions.keys().map(|name| (format!("function `{name}`"), Digest::EMPTY)));
         let tools = self.tools.registry().specs();
         setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
-        setup
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        self.approver.is_some()
+        let screener = self.guards.screener(&[Stage::Input, Stage::Call], &self.world);
+        Inspection::new().with_setup(setup).with_screener(screener)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::text::{bare_model_name, bare_url, nearest, split_model_address};
-use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, Worst};
+use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Request, Response};
 
 use crate::layers::ToolMode;
 use crate::{Error, Secret};
@@ -412,7 +412,7 @@ impl Model for Chosen {
         self.model.complete(request).await
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.model.worst(request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.model.cost_bound(request)
     }
 }

@@ -47,6 +47,8 @@ pub struct Agent {
 pub(crate) struct Inner {
     pub(crate) spec: Arc<AgentSpec>,
     pub(crate) executor: Arc<AgentExecutor>,
+    /// The executor with the guards around it, if there are any.
+    pub(crate) performer: Arc<dyn Executor>,
     pub(crate) runtime: Runtime,
     pub(crate) limits: Limits,
     pub(crate) context: Vec<Arc<dyn ContextSource>>,
@@ -235,7 +237,8 @@ impl Agent {
     }
 
     /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
-    /// not read, and no guard looks at the goal: [`hear`](Executor::hear) of the [executor](Self::executor) has them look.
+    /// not read, and no guard looks at the goal: the [screener](levity_core::Inspection::screener) of the
+    /// [executor](Self::executor) has them look.
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
         let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
         let goal: Message = goal.into();
@@ -269,7 +272,7 @@ impl Agent {
 
     /// What performs this agent's effects.
     pub fn executor(&self) -> Arc<dyn Executor> {
-        self.inner.executor.clone()
+        self.inner.performer.clone()
     }
 
     /// What dispatches its tools: under its policy, within its time limits.
@@ -298,7 +301,7 @@ impl Agent {
     /// # Errors
     /// As [`Runtime::tell_by`].
     pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, levity_core::RuntimeError> {
-        self.inner.runtime.tell_by(&*self.inner.executor, run, post).await
+        self.inner.runtime.tell_by(&*self.inner.performer, run, post).await
     }
 
     /// A run of this agent below another, for an executor of your own: a new one, or one from the state that its machine
@@ -342,6 +345,14 @@ impl Agent {
         })
     }
 
+    /// What the guards make of a goal.
+    pub(crate) async fn screened(&self, goal: Message) -> Goal {
+        match &self.inner.executor.screen {
+            Some(screen) => screen.goal(goal).await,
+            None => goal.into(),
+        }
+    }
+
     /// What was before a run.
     pub(crate) async fn past_of(
         &self,
@@ -377,7 +388,8 @@ impl Runnable for Agent {
             return Err(Error::EmptyPrompt);
         }
         let AgentInput { goal, history, conversation } = input;
-        if conversation.is_none() && self.inner.context.is_empty() && !self.inner.executor.hears() {
+        let screens = self.inner.executor.screen.as_ref().is_some_and(|screen| screen.hears());
+        if conversation.is_none() && self.inner.context.is_empty() && !screens {
             let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
             let past = Past { history, ..Past::default() };
             return Ok(Beginning::now(self.set_in(goal, past, gathered, self.output())));
@@ -385,7 +397,7 @@ impl Runnable for Agent {
         // What the context sources say is part of the first state, so a resumed run sees what the first one saw.
         let agent = self.clone();
         Ok(Beginning::later(async move {
-            let goal = agent.inner.executor.goal(goal).await;
+            let goal = agent.screened(goal).await;
             let (past, lease) = agent.past_of(history, conversation).await?;
             let gathered = agent.gather(&goal.message.text(), past.talk.as_ref().map(Talk::id)).await?;
             Ok(Made::with_lease(agent.set_in(goal, past, gathered, agent.output()), lease))

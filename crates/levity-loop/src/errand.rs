@@ -87,7 +87,7 @@ impl Agent {
     /// The machine of a new run below another.
     pub(crate) async fn set_out(&self, errand: Errand) -> Result<(AgentMachine, Option<Lease>), ToolError> {
         let Errand { input: AgentInput { goal, history, conversation }, output, said } = errand;
-        let goal = self.inner.executor.goal(goal).await;
+        let goal = self.screened(goal).await;
         let (past, lease) = self.past_of(history, conversation).await.map_err(no_past)?;
         let gathered = self
             .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))

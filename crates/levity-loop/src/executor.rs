@@ -8,18 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Ending, EventKind,
-    Executor, Fold, GuardCx, Heard, Intervention, Live, LostCall, Message, Model, ModelCall, ModelCard,
-    ModelError, ModelErrorKind, Offer, Outcome, Permit, Prepared, Price, Program, Progress, Report, Request,
-    Resolution, Resolver, Response, RunId, Stage, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolRun,
-    ToolSpec, World, Worst, estimate_tokens,
+    Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx, EventKind,
+    Eventual, Executor, Fold, Inspection, Live, LostCall, Model, ModelCall, ModelCard, ModelError,
+    ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program, Progress, Report, Request,
+    Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolRun, ToolSpec, World,
+    estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::guards::{Guards, Nested, not_made};
+use crate::guards::{Guarded, Screen};
 use crate::notes;
 use crate::reads;
 use crate::wait;
@@ -48,9 +48,10 @@ pub(crate) struct AgentExecutor {
     pub(crate) me: Weak<Self>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
-    pub(crate) guards: Guards,
-    /// Whether the run can be ended by a call, which is an answer then.
-    pub(crate) finishes: bool,
+    /// The guards that stand around it, for what its programs do.
+    pub(crate) screen: Option<Arc<Screen>>,
+    /// The cards of the models, by slot.
+    pub(crate) cards: Arc<[(String, ModelCard)]>,
     /// Fingerprints of the settings, by name.
     pub(crate) settings: Vec<(String, Digest)>,
     pub(crate) world: Arc<dyn World>,
@@ -59,7 +60,7 @@ pub(crate) struct AgentExecutor {
     pub(crate) model_timeout: Duration,
     pub(crate) offered: Offered,
     pub(crate) digest: ToolsDigest,
-    pub(crate) tools_worst: ToolsWorst,
+    pub(crate) tools_bound: ToolsBound,
 }
 
 type Specs = Arc<[Arc<ToolSpec>]>;
@@ -143,12 +144,12 @@ impl ToolsDigest {
 
 /// The most tokens that the tools on offer can be to a model, counted anew only when they change.
 #[derive(Default)]
-pub(crate) struct ToolsWorst(Lately<(Specs, Arc<str>), u64>);
+pub(crate) struct ToolsBound(Lately<(Specs, Arc<str>), u64>);
 
-impl ToolsWorst {
+impl ToolsBound {
     fn of(&self, specs: &Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
         let count = || {
-            let tokens = model.worst(&Request::new().with_tools(specs.clone())).input;
+            let tokens = model.cost_bound(&Request::new().with_tools(specs.clone())).input;
             ((specs.clone(), slot.clone()), tokens)
         };
         self.0.find(|(known, to)| Arc::ptr_eq(known, specs) && to == slot, count)
@@ -180,11 +181,10 @@ impl AgentExecutor {
             request = shape_in_words(request);
         }
         let sent = request.clone();
-        let held_back = self.holds_back();
-        let reply = AssertUnwindSafe(reply(&**model, request, &cx, held_back)).catch_unwind();
+        let reply = AssertUnwindSafe(reply(&**model, request, &cx)).catch_unwind();
         // Nothing is made for the time limit until the model makes one wait.
         let limit = pin!(async { self.world.sleep(self.model_timeout).await });
-        let replied = match select(pin!(reply), limit).await {
+        Outcome::Model(match select(pin!(reply), limit).await {
             // Where what is not known counts as the most, an estimate would hide that it is not known.
             Either::Left((Ok(reply), _)) if cx.max_output.is_some() => reply,
             Either::Left((Ok(reply), _)) => {
@@ -197,11 +197,6 @@ impl AgentExecutor {
                 let message = format!("no reply within {:?}", self.model_timeout);
                 Err(ModelError::new(ModelErrorKind::Timeout, message))
             }
-        };
-        Outcome::Model(match replied {
-            Ok(response) if held_back => Ok(Box::pin(self.look_at_reply(response, &call.slot, &cx)).await),
-            Err(error) if held_back => Err(Box::pin(self.look_at_error(error, &call.slot, &cx)).await),
-            replied => replied,
         })
     }
 
@@ -212,11 +207,11 @@ impl AgentExecutor {
 
     /// The most tokens that a request can be with these tools, when it is so many without them.
     fn most(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, alone: u64, tools: &Specs) -> u64 {
-        let sum = alone.saturating_add(self.tools_worst.of(tools, slot, model));
+        let sum = alone.saturating_add(self.tools_bound.of(tools, slot, model));
         // Beyond a window, pieces say less than the whole: only the model knows whether the window binds it.
         match model.card().window {
             Some(window) if sum > window => {
-                sum.min(model.worst(&request.clone().with_tools(tools.clone())).input)
+                sum.min(model.cost_bound(&request.clone().with_tools(tools.clone())).input)
             }
             _ => sum,
         }
@@ -232,58 +227,54 @@ impl AgentExecutor {
         most: Option<u64>,
         mut tools: Specs,
     ) -> Specs {
-        let now = |tools: &Specs| self.most(model, slot, request, model.worst(request).input, tools);
+        let now = |tools: &Specs| self.most(model, slot, request, model.cost_bound(request).input, tools);
         let Some(most) = most.filter(|most| now(&tools) > *most) else { return tools };
-        while !tools.is_empty() && model.worst(&request.clone().with_tools(tools.clone())).input > most {
+        while !tools.is_empty() && model.cost_bound(&request.clone().with_tools(tools.clone())).input > most {
             tools = tools[..tools.len() - 1].into();
         }
         tools
     }
 
-    /// Calls a tool. What a model asked for was looked at with its reply, unless a person may have changed it since.
-    pub(crate) async fn tool(&self, mut run: ToolRun, cx: EffectCx, nested: bool) -> Outcome {
-        let mut guarded = Vec::new();
-        if (nested || run.approved) && self.guards.watch(Stage::Call) {
-            let guard_cx = GuardCx::new().with_run(cx.run.clone());
-            match Box::pin(self.look_at_call(run.call.clone(), &guard_cx)).await {
-                Ok((call, more)) => (run.call, guarded) = (call, more),
-                Err(more) => return Outcome::Tool(Guards::refused(run.call, more)),
-            }
-        }
-        let (key, of) = (cx.key(), cx.run.clone());
-        let progress = progress(&cx, &run, self.guards.watch(Stage::Result));
+    async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
+        let key = cx.key();
+        let progress = progress(&cx, &run);
         let call_cx =
             CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again).with_values(cx.values);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
-            Dispatched::Done(mut result) => {
-                result.guarded = guarded;
-                // In boxes, so that a call that nobody looks at needs no room for it.
-                Outcome::Tool(match self.guards.watch(Stage::Result) {
-                    true => Box::pin(self.look_at_result(result, &of)).await,
-                    false => result,
-                })
-            }
+            Dispatched::Done(result) => Outcome::Tool(result),
             Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
             Dispatched::Unknown { .. } => Outcome::Unknown,
         }
     }
 
-    fn permit(&self, call: &ToolCall) -> Permit {
-        self.tools.permit(call)
+    /// Prepares what policy has a say in: a call of this class.
+    fn prepare_call(&self, call: &ToolCall, class: EffectClass, alone: bool) -> Eventual<Prepared> {
+        self.tools.permit(call).map(move |permit: Permit| {
+            let prepared = Prepared::new(class).permit(permit);
+            if alone { prepared.alone() } else { prepared }
+        })
     }
 
-    /// A child that a person has allowed, and may have told something else.
-    async fn edited(&self, child: &ChildRun) -> Result<ChildRun, ToolError> {
-        let id = child.call.clone().unwrap_or_else(|| "".into());
-        let call = ToolCall::new(id, &*child.agent, child.input.clone());
-        let refused = |guarded: Vec<Intervention>| {
-            let message = guarded.last().map(not_made).unwrap_or_default();
-            ToolError::new(ToolErrorKind::Denied, message)
+    fn prepare_model(&self, call: &ModelCall, cx: &PrepareCx) -> Prepared {
+        let mut prepared = Prepared::new(EffectClass::ReadOnly);
+        if call.offer == Offer::All {
+            prepared = prepared.with_input("tools", self.digest.of(&self.specs(call.reads, &call.found)));
+        }
+        if cx.cost { prepared.cost(self.cost_of(call)) } else { prepared }
+    }
+
+    /// The most that a call can take.
+    fn cost_of(&self, call: &ModelCall) -> CostBound {
+        // What has no model fails before anything is sent.
+        let Some(model) = self.model_for(&call.slot) else {
+            return CostBound::new(0).with_output(0).with_price(Price::new(0.0, 0.0));
         };
-        let (call, _) = self.look_at_call(call, &GuardCx::new()).await.map_err(refused)?;
-        let mut child = child.clone();
-        child.input = call.args;
-        Ok(child)
+        let mut cost = model.cost_bound(&call.request);
+        if names_tools(call.offer, &call.request) {
+            let tools = self.specs(call.reads, &call.found);
+            cost.input = self.most(&**model, &call.slot, &call.request, cost.input, &tools);
+        }
+        cost
     }
 
     async fn ask(&self, ask: &Ask) -> Outcome {
@@ -299,55 +290,34 @@ impl AgentExecutor {
 
 #[async_trait]
 impl Executor for AgentExecutor {
-    fn prepare(&self, effect: &Effect) -> Prepared {
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
         match effect {
-            Effect::Model(call) if call.offer == Offer::All => {
-                let digest = self.digest.of(&self.specs(call.reads, &call.found));
-                Prepared::new(EffectClass::ReadOnly).with_input("tools", digest)
-            }
+            Effect::Model(call) => self.prepare_model(call, cx).into(),
             Effect::Tool(run) => {
-                let prepared = Prepared::new(self.tools.class(&run.call.name)).permit(self.permit(&run.call));
-                if self.tools.runs_alone(&run.call.name) { prepared.alone() } else { prepared }
+                let name = &run.call.name;
+                self.prepare_call(&run.call, self.tools.class(name), self.tools.runs_alone(name))
             }
             Effect::Child(child) => {
                 let id = child.call.clone().unwrap_or_else(|| "".into());
                 let call = ToolCall::new(id, &*child.agent, child.input.clone());
-                let prepared = Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call));
-                if self.tools.runs_alone(&call.name) { prepared.alone() } else { prepared }
+                self.prepare_call(&call, EffectClass::ReadOnly, self.tools.runs_alone(&call.name))
             }
             Effect::Wait(wait) => {
                 let id = wait.call.clone().unwrap_or_else(|| "".into());
                 let call = ToolCall::new(id, wait::NAME, wait::args(wait.time));
-                Prepared::new(EffectClass::ReadOnly).permit(self.permit(&call))
+                self.prepare_call(&call, EffectClass::ReadOnly, false)
             }
-            Effect::Save(_) => Prepared::new(EffectClass::Idempotent),
-            _ => Prepared::new(EffectClass::ReadOnly),
+            Effect::Save(_) => Prepared::new(EffectClass::Idempotent).into(),
+            Effect::Ask(_) => Prepared::new(EffectClass::ReadOnly).answered(self.approver.is_some()).into(),
+            _ => Prepared::new(EffectClass::ReadOnly).into(),
         }
-    }
-
-    fn worst(&self, effect: &Effect) -> Option<Worst> {
-        let Effect::Model(call) = effect else { return None };
-        // What has no model fails before anything is sent.
-        let Some(model) = self.model_for(&call.slot) else {
-            return Some(Worst::new(0).with_output(0).with_price(Price::new(0.0, 0.0)));
-        };
-        let mut worst = model.worst(&call.request);
-        if names_tools(call.offer, &call.request) {
-            let tools = self.specs(call.reads, &call.found);
-            worst.input = self.most(&**model, &call.slot, &call.request, worst.input, &tools);
-        }
-        Some(worst)
-    }
-
-    fn card(&self, slot: &str) -> Option<&ModelCard> {
-        self.model_for(slot).map(Model::card)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             Effect::Model(call) => self.model(call, cx).await,
             // By far the largest of the futures: in a box, so that the others need not be as large.
-            Effect::Tool(run) => Box::pin(self.tool(run, cx, false)).await,
+            Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
             Effect::Ask(ask) => self.ask(&ask).await,
             Effect::Save(save) => Box::pin(self.save(save)).await,
             _ => Outcome::Unknown,
@@ -355,21 +325,13 @@ impl Executor for AgentExecutor {
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
-        let edited;
-        let child = match child.approved && saved.is_none() && self.guards.watch(Stage::Call) {
-            true => {
-                edited = Box::pin(self.edited(child)).await?;
-                &edited
-            }
-            false => child,
-        };
         if let Some(program) = self.programs.get(&*child.agent) {
             let call = ToolCall::new("", &*child.agent, child.input.clone());
             let args = self.tools.arguments(&call)?;
             let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the agent is gone"))?;
-            let caller: Arc<dyn Executor> = match self.guards.all.is_empty() {
-                true => caller,
-                false => Arc::new(Nested(caller)),
+            let caller: Arc<dyn Executor> = match &self.screen {
+                None => caller,
+                Some(screen) => Arc::new(Guarded::program(caller, screen.clone())),
             };
             return program.child(&args, saved, caller).await;
         }
@@ -384,25 +346,6 @@ impl Executor for AgentExecutor {
         agent.child(task, saved).await
     }
 
-    async fn returned(&self, child: &ChildRun, ending: Ending) -> Ending {
-        match self.guards.watch(Stage::Result) {
-            true => self.look_at_ending(child, ending).await,
-            false => ending,
-        }
-    }
-
-    fn hears(&self) -> bool {
-        self.guards.watch(Stage::Input) || self.guards.watch(Stage::Call)
-    }
-
-    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
-        self.hear_input(run, message).await
-    }
-
-    async fn hear_call(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
-        self.hear_edited(run, call).await
-    }
-
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         let (Some(resolver), Effect::Tool(run)) = (&self.resolver, effect) else {
             return Resolution::Unknown;
@@ -412,7 +355,7 @@ impl Executor for AgentExecutor {
         AssertUnwindSafe(resolver.resolve(&lost)).catch_unwind().await.unwrap_or(Resolution::Unknown)
     }
 
-    fn setup(&self) -> Vec<(String, Digest)> {
+    fn inspect(&self) -> Inspection {
         let model = |slot: &str, model: &Arc<dyn Model>| {
             let card = model.card();
             (format!("{MODEL}`{slot}` ({}/{})", card.provider, card.id), Digest::EMPTY)
@@ -422,17 +365,7 @@ impl Executor for AgentExecutor {
         setup.extend(self.settings.iter().cloned());
         let tools = self.tools.registry().specs();
         setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
-        setup
-    }
-
-    async fn settle(&self, ending: &Ending) {
-        if let Some(talk) = &ending.talk {
-            self.settle_talk(talk).await;
-        }
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        self.approver.is_some()
+        Inspection::new().with_setup(setup).with_models(self.cards.clone())
     }
 }
 
@@ -449,13 +382,8 @@ fn names_tools(offer: Offer, request: &Request) -> bool {
 }
 
 /// Streams when somebody watches; otherwise the model may have a cheaper way.
-async fn reply(
-    model: &dyn Model,
-    request: Request,
-    cx: &EffectCx,
-    held_back: bool,
-) -> Result<Response, ModelError> {
-    match cx.live.is_watched() && !held_back {
+async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
+    match cx.live.is_watched() {
         // In a box: a run that nobody watches needs no room for it.
         true => Box::pin(streamed(model, request, cx)).await,
         false => model.complete(request).await,
@@ -473,8 +401,7 @@ async fn streamed(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<
     Ok(fold.finish())
 }
 
-/// What a tool says on its way is not told while what it returns is looked at: it is of the same kind.
-fn progress(cx: &EffectCx, run: &ToolRun, held_back: bool) -> Progress {
+fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
     if !cx.live.is_watched() {
         return Progress::default();
     }
@@ -482,7 +409,6 @@ fn progress(cx: &EffectCx, run: &ToolRun, held_back: bool) -> Progress {
     Progress::listen(move |report| {
         let call = call.clone();
         match report {
-            Report::Text(_) if held_back => {}
             Report::Text(text) => live.send(EventKind::Progress { effect, call, text: text.to_owned() }),
             Report::File(change) => {
                 live.send(EventKind::FileChanged { effect, call, change: change.clone() });

@@ -10,14 +10,14 @@ use futures_util::future::{Either, FutureExt, select};
 use levity_core::text::clipped;
 use levity_core::{Cause, Guard, GuardCx, Intervention, Message, Part, Stage, Subject, Verdict, World};
 
-mod at;
-mod nested;
+mod guarded;
+mod screen;
 mod secret;
 mod size;
 mod topic;
 
-pub(crate) use at::{Goal, not_made};
-pub(crate) use nested::Nested;
+pub use guarded::Guarded;
+pub(crate) use screen::{Goal, Screen, not_made};
 pub use secret::SecretGuard;
 pub use size::SizeGuard;
 pub use topic::TopicGuard;

@@ -42,7 +42,7 @@ pub use agent::{Agent, AgentInput};
 pub use answer::{AgentDetails, Answer};
 pub use builder::AgentBuilder;
 pub use errand::Errand;
-pub use guards::{SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
+pub use guards::{Guarded, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 pub use levity_core::{Error, Result};
 pub use machine::AgentMachine;
 pub use strategy::{

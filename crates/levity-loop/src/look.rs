@@ -17,7 +17,7 @@ impl Agent {
     /// code. The error names it. Another model makes no difference.
     pub async fn replay(&self, run: &RunId) -> Result<Replay<AgentMachine>> {
         let records = read(self.runtime(), run).await?;
-        let setup = self.inner.executor.setup();
+        let setup = self.inner.executor.inspect().setup;
         let own: Vec<(String, Digest)> =
             setup.into_iter().filter(|(name, _)| !name.starts_with(MODEL)).collect();
         check_setup(run, &records, &own, MODEL)?;

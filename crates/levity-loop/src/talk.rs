@@ -39,13 +39,22 @@ impl Agent {
             let before = summary.map_or_else(String::new, |text| format!("{text} "));
             summary = Some(format!("{before}({missing} messages are left out here.)").into());
         }
-        Ok((Past { history, summary, talk: Some(talk) }, Lease::new(open)))
+        Ok((Past { history, summary, talk: Some(talk) }, self.settling(Lease::new(open))))
     }
 
     /// Keeps others from the conversation of an old run while it goes on.
     pub(crate) fn lease_of(&self, machine: &AgentMachine) -> Option<LeaseFuture> {
         let (agent, id) = (self.clone(), machine.conversation()?.clone());
-        Some(Box::pin(async move { Ok(Lease::new(agent.talks()?.open(&id, 0).await.map_err(Cause::new)?)) }))
+        Some(Box::pin(async move {
+            let lease = Lease::new(agent.talks()?.open(&id, 0).await.map_err(Cause::new)?);
+            Ok(agent.settling(lease))
+        }))
+    }
+
+    /// Has what a run left for its conversation done while that is still held.
+    fn settling(&self, lease: Lease) -> Lease {
+        let executor = self.inner.executor.clone();
+        lease.at_end(move |left| async move { executor.settle(&left).await })
     }
 
     fn talks(&self) -> Result<&Conversations, Cause> {
@@ -55,7 +64,7 @@ impl Agent {
 
 impl AgentExecutor {
     /// Saves what a run that was ended at once had no time to save, and notes what its conversation is about.
-    pub(crate) async fn settle_talk(&self, talk: &TalkEnd) {
+    async fn settle(&self, talk: &TalkEnd) {
         for save in &talk.unsaved {
             self.save(save.clone()).await;
         }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Executor, ModelCard, Outcome,
-    Prepared, Resolution, ToolCall, ToolError, ToolOutput, ToolResult, Worst,
+    Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Eventual, Executor, Inspection, Outcome,
+    PrepareCx, Prepared, Resolution, ToolCall, ToolError, ToolOutput, ToolResult,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,21 +43,13 @@ impl PythonExecutor {
 
 #[async_trait]
 impl Executor for PythonExecutor {
-    fn prepare(&self, effect: &Effect) -> Prepared {
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
         // Code touches nothing, so what was cut off is run again from where it had begun.
         if self.is_stretch(effect) {
-            Prepared::new(EffectClass::ReadOnly)
+            Prepared::new(EffectClass::ReadOnly).into()
         } else {
-            self.caller.prepare(effect)
+            self.caller.prepare(effect, cx)
         }
-    }
-
-    fn worst(&self, effect: &Effect) -> Option<Worst> {
-        self.caller.worst(effect)
-    }
-
-    fn card(&self, slot: &str) -> Option<&ModelCard> {
-        self.caller.card(slot)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
@@ -78,11 +70,8 @@ impl Executor for PythonExecutor {
         self.caller.resolve(effect, cx).await
     }
 
-    fn setup(&self) -> Vec<(String, Digest)> {
-        vec![(format!("interpreter of `{}`", self.name), Digest::of(&monty_types::MONTY_VERSION))]
-    }
-
-    fn answers(&self, ask: &Ask) -> bool {
-        self.caller.answers(ask)
+    fn inspect(&self) -> Inspection {
+        let interpreter = format!("interpreter of `{}`", self.name);
+        Inspection::new().with_setup(vec![(interpreter, Digest::of(&monty_types::MONTY_VERSION))])
     }
 }

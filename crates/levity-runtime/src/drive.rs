@@ -25,10 +25,11 @@ use crate::trace::{Above, Trace};
 mod audit;
 mod budget;
 mod child;
-pub(crate) mod hear;
 mod lost;
 mod orders;
 mod park;
+mod prepare;
+pub(crate) mod screen;
 mod under_way;
 
 pub(crate) use audit::Audit;
@@ -59,7 +60,8 @@ pub(crate) struct Driver<M> {
     children: UnderWay<Performed>,
     questions: ById<Question>,
     lookups: ById<Lookup>,
-    hearing: hear::Hearing,
+    preparing: prepare::Preparing,
+    screening: screen::Screening,
     resting: Resting,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
@@ -144,10 +146,6 @@ pub(crate) struct Given {
 }
 
 impl Around {
-    fn answers(&self, ask: &Ask) -> bool {
-        self.approver().is_some() || self.executor.answers(ask)
-    }
-
     fn approver(&self) -> Option<Arc<dyn Approver>> {
         self.given.as_ref()?.approver.clone()
     }
@@ -242,7 +240,7 @@ impl<M: Machine + 'static> Driver<M> {
         let staged = match folded {
             Ok(staged) => staged,
             Err(divergence) => {
-                let divergence = divergence.since(&changes(setup, &around.executor.setup()));
+                let divergence = divergence.since(&changes(setup, &around.executor.inspect().setup));
                 return Err((state.machine, divergence.into()));
             }
         };
@@ -263,7 +261,8 @@ impl<M: Machine + 'static> Driver<M> {
             children: UnderWay::new(),
             questions: ById::default(),
             lookups: ById::default(),
-            hearing: hear::Hearing::default(),
+            preparing: prepare::Preparing::default(),
+            screening: screen::Screening::default(),
             resting: Resting::default(),
             audit: None,
             end_children: CancelToken::new(),
@@ -367,8 +366,8 @@ impl<M: Machine + 'static> Driver<M> {
             opened.low = self.around.meter.low();
             opened.origin = self.around.origin;
             if self.keeps() {
-                opened.setup = self.around.executor.setup();
-                opened.hears = self.around.executor.hears();
+                let inspection = self.around.executor.inspect();
+                (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
             }
             self.stage(vec![Entry::Opened(opened)])?;
         }
@@ -381,7 +380,7 @@ impl<M: Machine + 'static> Driver<M> {
             self.record(vec![Entry::Commanded(Command::Resume)]).await?;
         }
         if old {
-            self.hear_left().await?;
+            self.screen_left().await?;
         }
         if !self.is_cancelled() {
             self.ask_again().await?;
@@ -398,7 +397,8 @@ impl<M: Machine + 'static> Driver<M> {
     async fn ask_again(&mut self) -> Result<(), RuntimeError> {
         let asks = self.state.left_under_way().into_iter().filter(|id| self.state.is_question(*id));
         let asks: Vec<EffectId> = asks.collect();
-        let entries = asks.iter().filter_map(|id| self.pick_up(*id)).collect();
+        let picked = asks.into_iter().filter_map(|id| Some((id, self.pick_up(id).ok()?)));
+        let (asks, entries): (Vec<EffectId>, Vec<Entry>) = picked.unzip();
         self.record(entries).await?;
         for id in asks {
             if let Some(effect) = self.state.take_left(id) {
@@ -410,6 +410,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Ends what is under way, lets the children write their ends, and writes this run's.
     async fn end(&mut self) -> Result<(), RuntimeError> {
+        self.preparing.clear();
         self.effects.clear();
         self.budget.clear();
         self.end_children.cancel();
@@ -432,6 +433,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     fn is_stuck(&self) -> bool {
         let idle = self.effects.is_empty() && self.children.is_empty() && self.state.running.is_empty();
+        let idle = idle && self.preparing.is_empty();
         idle && !self.more && !self.state.paused && self.budget.waiting().is_empty()
     }
 
@@ -483,8 +485,7 @@ impl<M: Machine + 'static> Driver<M> {
     fn start_ready(&mut self) -> Result<Vec<(EffectId, Effect)>, RuntimeError> {
         let (mut begun, mut room, mut since) = (Vec::new(), BATCH, None);
         while room > 0 && !self.state.paused && self.state.machine.ending().is_none() {
-            let executor = self.around.executor.clone();
-            self.state.prepare(room, |effect| executor.prepare(effect));
+            self.prepare(room);
             self.budget.reset();
             let mut entries = Vec::new();
             let mut later = Vec::new();
@@ -492,8 +493,9 @@ impl<M: Machine + 'static> Driver<M> {
                 && let Some(id) = self.state.next_left()
             {
                 match self.pick_up(id) {
-                    Some(entry) => entries.push(entry),
-                    None => later.push(id),
+                    Ok(entry) => entries.push(entry),
+                    Err(Deferred::Again) => later.push(id),
+                    Err(Deferred::Elsewhere) => {}
                 }
             }
             self.state.look_again(later);
@@ -529,31 +531,24 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// The entry for an effect that an earlier process left under way: it begins once more if it may be
     /// repeated; otherwise somebody may know what came of it.
-    fn pick_up(&mut self, id: EffectId) -> Option<Entry> {
+    fn pick_up(&mut self, id: EffectId) -> Result<Entry, Deferred> {
         if self.is_lost(id) {
             self.look_up(id);
-            return None;
+            return Err(Deferred::Elsewhere);
         }
-        let running = self.state.running.get(id)?;
-        let (effect, note) = (running.effect.as_ref()?, &running.note);
-        if self.nobody_answers(effect) {
-            return Some(Entry::finished(id, nobody_to_ask()));
+        let prepared = self.prepare_again(id)?;
+        let running = self.state.running.get_mut(id).ok_or(Deferred::Elsewhere)?;
+        running.answered = prepared.answered;
+        let (effect, mut note) = (running.effect.as_ref().ok_or(Deferred::Elsewhere)?, running.note.clone());
+        if nobody_answers(&self.around, self.line.is_some(), effect, prepared.answered) {
+            return Ok(Entry::finished(id, nobody_to_ask()));
         }
-        let mut note = note.clone();
-        match self.budget.take(&self.around, id, effect, &mut note) {
-            Ok(()) => Some(Entry::Started { effect: id, note }),
+        let cost = prepared.cost.map(|cost| *cost);
+        match self.budget.take(&self.around, id, effect, cost, &mut note) {
+            Ok(()) => Ok(Entry::Started { effect: id, note }),
             // A limit keeps it from being undone or made again, so what it did may still be there.
-            Err(Some(_)) if note.class != EffectClass::ReadOnly => {
-                Some(Entry::finished(id, Outcome::Unknown))
-            }
-            Err(outcome) => Some(Entry::finished(id, *outcome?)),
-        }
-    }
-
-    fn nobody_answers(&self, effect: &Effect) -> bool {
-        match effect {
-            Effect::Ask(ask) => self.line.is_none() && !self.around.park && !self.around.answers(ask),
-            _ => false,
+            Err(Some(_)) if note.class != EffectClass::ReadOnly => Ok(Entry::finished(id, Outcome::Unknown)),
+            Err(outcome) => Ok(Entry::finished(id, *outcome.ok_or(Deferred::Again)?)),
         }
     }
 
@@ -561,12 +556,13 @@ impl<M: Machine + 'static> Driver<M> {
     fn admit(&mut self, id: EffectId) -> Option<Entry> {
         let keeps = self.keeps();
         let refused = |outcome| Some(Entry::finished(id, outcome));
-        if self.nobody_answers(&self.state.queue.get(id)?.effect) {
-            return refused(nobody_to_ask());
-        }
         let wanted = self.state.queue.get_mut(id)?;
         let effect = &wanted.effect;
         let prepared = wanted.prepared.take().unwrap_or_default();
+        wanted.answered = prepared.answered;
+        if nobody_answers(&self.around, self.line.is_some(), effect, prepared.answered) {
+            return refused(nobody_to_ask());
+        }
         match prepared.permit {
             Permit::Ask { reason } if !effect.is_approved() => {
                 return refused(Outcome::NeedsApproval { reason });
@@ -583,7 +579,8 @@ impl<M: Machine + 'static> Driver<M> {
         if let Effect::Wait(wait) = effect {
             note.until = Some(self.around.shared.world.now().after(wait.time));
         }
-        if let Err(outcome) = self.budget.take(&self.around, id, effect, &mut note) {
+        let cost = prepared.cost.map(|cost| *cost);
+        if let Err(outcome) = self.budget.take(&self.around, id, effect, cost, &mut note) {
             return refused(*outcome?);
         }
         if keeps {
@@ -609,12 +606,12 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     fn ask(&mut self, id: EffectId, ask: Ask) {
-        if !self.around.answers(&ask) {
+        let approver = self.around.approver();
+        if approver.is_none() && !self.state.running.get(id).is_some_and(|running| running.answered) {
             self.questions.insert(id, Question { ask, approver: None });
             return;
         }
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-        let approver = self.around.approver();
         let (handle, registration) = AbortHandle::new_pair();
         self.questions.insert(id, Question { ask: ask.clone(), approver: Some(handle) });
         let answer = async move {
@@ -624,9 +621,7 @@ impl<M: Machine + 'static> Driver<M> {
                 None => executor.execute(Effect::Ask(ask), cx).await,
             };
             match decided {
-                Outcome::Decision(decision) if executor.hears() => {
-                    hear::decided(&*executor, &run, call, decision).await
-                }
+                Outcome::Decision(decision) => screen::decided(&*executor, &run, call, decision).await,
                 outcome => Came::Finished(outcome, None),
             }
         };
@@ -682,9 +677,13 @@ impl<M: Machine + 'static> Driver<M> {
                 self.deadline = None;
                 (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
             }
-            order = next_order(&mut self.line) => self.hear_order(order),
-            heard = self.hearing.next() => self.take_heard(heard),
-            posts = next_posts(&mut *self.log, keeps) => (self.hear_posts(posts?).await, Vec::new()),
+            order = next_order(&mut self.line) => self.screen_order(order),
+            screened = self.screening.next() => self.take_screened(screened),
+            posts = next_posts(&mut *self.log, keeps) => (self.screen_posts(posts?).await, Vec::new()),
+            prepared = self.preparing.next() => {
+                self.take_prepared(prepared);
+                (Vec::new(), Vec::new())
+            }
             Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
             Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
             () = self.resting.changed(), if has_children => (Vec::new(), Vec::new()),
@@ -736,7 +735,7 @@ impl<M: Machine + 'static> Driver<M> {
                 continue;
             }
             self.budget.settle(&self.around, effect, &mut outcome);
-            entries.extend(stepped_in.into_iter().map(hear::stepped_in));
+            entries.extend(stepped_in.into_iter().map(screen::stepped_in));
             entries.push(Entry::Finished { effect, outcome, spent });
         }
         entries.splice(0..0, self.warnings());
@@ -758,6 +757,20 @@ fn is_last_word(entry: &Entry) -> bool {
 }
 
 type Ack = oneshot::Sender<Result<(), ControlError>>;
+
+/// Why an effect that an earlier process left under way does not begin now.
+enum Deferred {
+    /// It is looked at again.
+    Again,
+    /// Somebody is asked about it, or it is over.
+    Elsewhere,
+}
+
+/// Whether an effect is a question that nobody can answer.
+fn nobody_answers(around: &Around, has_line: bool, effect: &Effect, answered: bool) -> bool {
+    let alone = !has_line && !around.park && !answered;
+    alone && matches!(effect, Effect::Ask(_)) && around.approver().is_none()
+}
 
 /// Whether an effect that began in a process that is gone may be performed now. Asking again and going
 /// on with a child repeat nothing, and what can be undone is undone first by the executor.

@@ -52,7 +52,8 @@ impl Fork {
     ) -> Result<Vec<Record>, Divergence> {
         let mut opened = Opened::new(state.machine.kind(), state.machine.save(), *self.opened.limits);
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
-        (opened.setup, opened.hears) = (executor.setup(), executor.hears());
+        let inspection = executor.inspect();
+        (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
         opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));
         let mut written = Vec::with_capacity(records.len());
         for mut record in records {

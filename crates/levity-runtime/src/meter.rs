@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{EffectKind, Limit, Limits, Money, Price, Reserved, Spent, Worst};
+use levity_core::{CostBound, EffectKind, Limit, Limits, Money, Price, Reserved, Spent};
 use tokio::sync::watch;
 
 mod reservation;
@@ -134,10 +134,10 @@ impl Meter {
     ///
     /// Its reply may be as long as what has been spent allows. When only calls under way stand in the way of
     /// that, it has to wait for them.
-    pub(crate) fn reserve(self: &Arc<Self>, worst: Worst) -> Result<Reservation, Refusal> {
+    pub(crate) fn reserve(self: &Arc<Self>, worst: CostBound) -> Result<Reservation, Refusal> {
         // Before the look at what there is, so that nothing given back after it is missed.
         let freed = self.freed.as_ref().map(|freed| freed.subscribe());
-        let wanted = worst.output.unwrap_or(Worst::DEFAULT_OUTPUT);
+        let wanted = worst.output.unwrap_or(CostBound::DEFAULT_OUTPUT);
         let room = Room { wanted, later: Some(wanted), now: Some(wanted), limit: Limit::Tokens };
         match (self.hold(&worst, room), freed) {
             (Ok(output), _) => Ok(Reservation::new(self.clone(), worst, output)),
@@ -147,9 +147,9 @@ impl Meter {
     }
 
     /// How long the reply may be; the limit that forbids any, or `None` when it has to wait.
-    fn hold(&self, worst: &Worst, room: Room) -> Result<u64, Option<Limit>> {
+    fn hold(&self, worst: &CostBound, room: Room) -> Result<u64, Option<Limit>> {
         let mut used = self.used();
-        let room = room.within(worst, &self.limits, &used);
+        let room = room.within(worst, &used).world(Arc::new(&self.limits));
         let output = match &self.parent {
             Some(parent) => parent.hold(worst, room)?,
             None => room.decide()?,
@@ -253,7 +253,7 @@ struct Room {
 }
 
 impl Room {
-    fn within(mut self, worst: &Worst, limits: &Limits, used: &Used) -> Self {
+    fn within(mut self, worst: &CostBound, limits: &Limits, used: &Used) -> Self {
         let (spent, held) = (&used.spent, &used.held);
         let tokens = limits.tokens.map(|limit| limit.saturating_sub(spent.tokens));
         let money = limits.money.map(|limit| limit.saturating_sub(spent.cost));
@@ -272,7 +272,7 @@ impl Room {
 
     fn decide(self) -> Result<u64, Option<Limit>> {
         match self.later {
-            Some(later) if later >= self.wanted.min(Worst::LEAST_OUTPUT) => {
+            Some(later) if later >= self.wanted.min(CostBound::LEAST_OUTPUT) => {
                 if self.now < self.later {
                     Err(None)
                 } else {

@@ -23,7 +23,7 @@ use crate::runtime::Runtime;
 /// # use std::sync::Arc;
 /// # use async_trait::async_trait;
 /// # use levity_core::{
-/// #     Ask, Child, ChildRun, Effect, EffectCx, Ending, Executor, Input, Limits, Machine, MachineKind, Outcome, Prepared,
+/// #     Child, ChildRun, Effect, EffectCx, Ending, Eventual, Executor, Input, Limits, Machine, MachineKind, Outcome, PrepareCx, Prepared,
 /// #     Status, Step, ToolError,
 /// # };
 /// # use serde_json::{Value, json};
@@ -54,17 +54,14 @@ use crate::runtime::Runtime;
 /// # struct NoEffects;
 /// # #[async_trait]
 /// # impl Executor for NoEffects {
-/// #     fn prepare(&self, _: &Effect) -> Prepared {
-/// #         Prepared::default()
+/// #     fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+/// #         Prepared::default().into()
 /// #     }
 /// #     async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
 /// #         Outcome::Unknown
 /// #     }
 /// #     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
 /// #         Err(ToolError::failed("there are none"))
-/// #     }
-/// #     fn answers(&self, _: &Ask) -> bool {
-/// #         false
 /// #     }
 /// # }
 ///

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, Ending, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, Opened, Record,
-    RunId, RuntimeError, Secrets, World,
+    Cause, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, Opened, Record, RunId,
+    RuntimeError, Secrets, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -131,7 +131,6 @@ impl Runtime {
         above: Above,
     ) -> (RunId, Driven<M>) {
         // In a box, since a run that is driven needs no room for what it began with.
-        let executor = job.executor.clone();
         let Begun { run, driver, lease, _close } = Box::pin(self.begin(job, attached, above)).await;
         let driven = match driver {
             Ok(driver) => match driver.traced() {
@@ -141,8 +140,11 @@ impl Runtime {
             Err(stopped) => Err(*stopped),
         };
         if let Some(lease) = lease {
-            let ending = driven.as_ref().ok().and_then(|machine| machine.ending().cloned());
-            settle_held(&*executor, ending, lease).await;
+            let left = {
+                let ending = driven.as_ref().ok().and_then(Machine::ending);
+                ending.and_then(|ending| ending.talk.clone())
+            };
+            lease.release(left).await;
         }
         (run, driven)
     }
@@ -313,14 +315,6 @@ impl Runtime {
             }
         }
     }
-}
-
-/// Does what is left to do for a run that has ended, and then lets go of what it held.
-pub(crate) async fn settle_held(executor: &dyn Executor, ending: Option<Ending>, lease: Lease) {
-    if let Some(ending) = ending {
-        executor.settle(&ending).await;
-    }
-    drop(lease);
 }
 
 async fn cancelled(line: &mut Option<Line>) {

@@ -33,7 +33,7 @@ pub(crate) struct State<M> {
     pub(crate) said: usize,
     /// The calls that have no final outcome yet.
     line: Line,
-    /// Effects from this number on have not been prepared, nor have those in `again`.
+    /// The executor has not been asked about effects from this number on, nor about those in `again`.
     unprepared: EffectId,
     again: Vec<EffectId>,
     /// Effects that may begin, as far as is known, oldest first.
@@ -51,6 +51,8 @@ pub(crate) struct State<M> {
 pub(crate) struct Wanted {
     pub(crate) effect: Effect,
     pub(crate) prepared: Option<Prepared>,
+    /// Whether the executor answers it, if it is a question that is about to begin.
+    pub(crate) answered: bool,
 }
 
 /// An effect that has begun and not finished.
@@ -64,6 +66,8 @@ pub(crate) struct Running {
     pub(crate) cleared: bool,
     /// Whether it had begun before, in a process that is gone.
     pub(crate) again: bool,
+    /// Whether the executor answers it, if it is a question.
+    pub(crate) answered: bool,
     call: Option<CallId>,
 }
 
@@ -119,7 +123,7 @@ impl<M: Machine> State<M> {
             if id < self.unprepared {
                 self.again.push(id);
             }
-            self.queue.insert(id, Wanted { effect, prepared: None });
+            self.queue.insert(id, Wanted { effect, prepared: None, answered: false });
         }
         let Some(told) = told else { return Ok(()) };
         let events = own.into_iter().chain(self.step.events.drain(..));
@@ -228,10 +232,10 @@ impl<M: Machine> State<M> {
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
         let begins = match self.queue.remove(id) {
-            Some(wanted) => Some((wanted.effect, false)),
+            Some(wanted) => Some((wanted.effect, false, wanted.answered)),
             None => self.take_up_again(id),
         };
-        let Some((effect, again)) = begins else {
+        let Some((effect, again, answered)) = begins else {
             return Err(self.diverged(Some(id), format!("it starts `{}`, which nobody wants", note.name)));
         };
         if effect.kind() != note.kind || effect.name() != &*note.name {
@@ -250,17 +254,18 @@ impl<M: Machine> State<M> {
             self.line.set_alone(call, note.alone);
         }
         let effect = Some(effect);
-        self.running.insert(id, Running { note, seq: self.seq, effect, cleared: false, again, call });
+        let (seq, cleared) = (self.seq, false);
+        self.running.insert(id, Running { note, seq, effect, cleared, again, answered, call });
         self.begun.push_back(id);
         Ok(())
     }
 
-    /// An effect that an earlier process left under way, and that begins once more; and whether something may
-    /// have come of it then.
-    fn take_up_again(&mut self, id: EffectId) -> Option<(Effect, bool)> {
+    /// An effect that an earlier process left under way, and that begins once more; whether something may
+    /// have come of it then; and whether the executor answers it.
+    fn take_up_again(&mut self, id: EffectId) -> Option<(Effect, bool, bool)> {
         self.running.get(id)?.effect.as_ref()?;
         let left = self.running.remove(id)?;
-        Some((left.effect?, !left.cleared))
+        Some((left.effect?, !left.cleared, left.answered))
     }
 
     /// Takes the effect off the list of those that run, and its call out of the line once that is settled. Returns the
@@ -319,21 +324,33 @@ impl<M: Machine> State<M> {
         self.left = self.left_under_way().into_iter().collect();
     }
 
-    /// Notes what the executor says of effects that it has not been asked about yet, at most so many.
-    pub(crate) fn prepare(&mut self, most: usize, prepare: impl Fn(&Effect) -> Prepared) {
+    /// Notes what the executor says of effects that it has not been asked about yet, at most so many. What it says later is
+    /// noted by [`prepared`](Self::prepared); until then, calls behind such a call wait.
+    pub(crate) fn prepare(
+        &mut self,
+        most: usize,
+        mut prepare: impl FnMut(EffectId, &Effect) -> Option<Prepared>,
+    ) {
         let new = self.queue.ids_from(self.unprepared).take(most);
         let ids: Vec<EffectId> = self.again.drain(..).chain(new).collect();
         self.unprepared =
             ids.iter().map(|id| id.next()).max().unwrap_or(self.unprepared).max(self.unprepared);
-        for id in &ids {
-            let Some(wanted) = self.queue.get_mut(*id) else { continue };
-            let prepared = prepare(&wanted.effect);
-            if let Some(call) = wanted.effect.call().filter(|_| wanted.effect.kind() != EffectKind::Ask) {
-                self.line.set_alone(call, prepared.alone);
+        for id in ids {
+            let Some(wanted) = self.queue.get(id) else { continue };
+            if let Some(prepared) = prepare(id, &wanted.effect) {
+                self.prepared(id, prepared);
             }
-            wanted.prepared = Some(prepared);
         }
-        ids.into_iter().for_each(|id| self.be_ready(id));
+    }
+
+    /// Notes what the executor says of an effect, which may begin then, unless it was finished meanwhile.
+    pub(crate) fn prepared(&mut self, id: EffectId, prepared: Prepared) {
+        let Some(wanted) = self.queue.get_mut(id) else { return };
+        if let Some(call) = wanted.effect.call().filter(|_| wanted.effect.kind() != EffectKind::Ask) {
+            self.line.set_alone(call, prepared.alone);
+        }
+        wanted.prepared = Some(prepared);
+        self.be_ready(id);
     }
 
     /// Has the executor asked about an effect once more: it did not begin.

@@ -5,7 +5,7 @@ use levity_core::{
     Outcome, Post, Record, Resolution, RunId, RuntimeError, ToolCall, ToolResult,
 };
 
-use crate::drive::hear::{has_words, heard_post, stepped_in};
+use crate::drive::screen::{has_words, screened_post, stepped_in};
 use crate::runtime::Runtime;
 
 /// What became of something that a run was told.
@@ -44,8 +44,9 @@ impl Runtime {
         self.tell_heard(None, run, post).await
     }
 
-    /// The same, and when nobody drives the run, this executor [hears](Executor::hear) what people say before it is
-    /// written down. It is to be that of the agent whose run it is; of a run below another, that of the agent below.
+    /// The same, and when nobody drives the run, the [screener](levity_core::Inspection::screener) of this executor looks at what
+    /// people say before it is written down. It is to be that of the agent whose run it is; of a run below another, that of the
+    /// agent below.
     ///
     /// # Errors
     /// As [`tell`](Self::tell), and [`ControlError::Blocked`] when a guard does not let it through.
@@ -88,10 +89,11 @@ impl Runtime {
         let seq = last.seq.saturating_add(1);
         let mut entries = vec![entry(run, &open.records, post.clone())?];
         let (mut told, words) = (Ok(Told::Written), has_words(&post));
-        match by {
-            Some(executor) if words && executor.hears() => {
+        let screener = by.filter(|_| words).and_then(|executor| executor.inspect().screener);
+        match (by, screener) {
+            (_, Some(screener)) => {
                 let call = call_of(&open.records, &post);
-                let (post, guarded) = heard_post(executor, run, call, post).await;
+                let (post, guarded) = screened_post(&*screener, run, call, post).await;
                 entries = guarded.iter().cloned().map(stepped_in).collect();
                 match (post, guarded.last()) {
                     (Some(post), _) => entries.push(entry(run, &open.records, post)?),
@@ -101,7 +103,7 @@ impl Runtime {
                     (None, None) => return Err(ControlError::Unheard(run.clone()).into()),
                 }
             }
-            None if words && hears(&open.records) => {
+            (None, None) if words && hears(&open.records) => {
                 drop(open);
                 return self.leave(run, &post).await;
             }

@@ -4,12 +4,13 @@
 //! pointer when nobody does.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::text::chain;
 use levity_core::{
-    ConversationId, Effect, EffectId, Ending, Executor, Machine, ModelCall, Outcome, RunId, Secrets, Status,
-    ToolRun,
+    ConversationId, Effect, EffectId, Ending, Executor, Machine, ModelCall, ModelCard, Outcome, RunId,
+    Secrets, Status, ToolRun,
 };
 use tracing::field::{Empty, display};
 use tracing::instrument::Instrument;
@@ -30,6 +31,8 @@ pub(crate) struct Trace(Option<Box<Traced>>);
 struct Traced {
     span: Span,
     conversation: Option<ConversationId>,
+    /// The executor's models, by slot, once one is called.
+    models: Option<Arc<[(String, ModelCard)]>>,
 }
 
 /// What a run or an effect is below.
@@ -97,7 +100,7 @@ impl Trace {
         if let Some(name) = name {
             span.record(operation.name_field(), name);
         }
-        Self(Some(Box::new(Traced { span, conversation: None })))
+        Self(Some(Box::new(Traced { span, conversation: None, models: None })))
     }
 
     /// What effects of the run are below.
@@ -125,12 +128,12 @@ impl Trace {
 
     /// Begins the span of an effect.
     pub(crate) fn effect(
-        &self,
+        &mut self,
         effect: &Effect,
         executor: &dyn Executor,
         contents: Option<&Secrets>,
     ) -> EffectTrace {
-        let Some(traced) = &self.0 else { return EffectTrace(None) };
+        let Some(traced) = &mut self.0 else { return EffectTrace(None) };
         let span = match effect {
             Effect::Model(call) => traced.chat(call, executor),
             Effect::Tool(run) => traced.tool(run),
@@ -180,8 +183,9 @@ impl Trace {
 }
 
 impl Traced {
-    fn chat(&self, call: &ModelCall, executor: &dyn Executor) -> Span {
-        let card = executor.card(&call.slot);
+    fn chat(&mut self, call: &ModelCall, executor: &dyn Executor) -> Span {
+        let models = self.models.get_or_insert_with(|| executor.inspect().models);
+        let card = models.iter().find(|(slot, _)| **slot == *call.slot).map(|(_, card)| card);
         let (model, by) = (card.map(|card| card.id.as_str()), card.map(|card| provider(&card.provider)));
         let span = tracing::info_span!(
             target: TARGET,

@@ -34,7 +34,7 @@ impl Trace {
 
     pub(crate) fn begins(&mut self, _: &[(EffectId, Effect)]) {}
 
-    pub(crate) fn effect(&self, _: &Effect, _: &dyn Executor, _: Option<&Secrets>) -> EffectTrace {
+    pub(crate) fn effect(&mut self, _: &Effect, _: &dyn Executor, _: Option<&Secrets>) -> EffectTrace {
         EffectTrace
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Digest, Effect, EffectClass, EffectCx, Executor, Heard, History, Limits, Message,
-    Outcome, Prepared, RunId, Stage, ToolError, ToolErrorKind, World,
+    Child, ChildRun, Effect, EffectClass, EffectCx, Eventual, Executor, History, Inspection, Limits, Outcome,
+    PrepareCx, Prepared, Stage, ToolError, ToolErrorKind, World,
 };
 use levity_loop::__private::Guards;
 use levity_loop::{Agent, Errand};
@@ -60,8 +60,8 @@ fn errand(work: Work) -> Result<Errand, ToolError> {
 
 #[async_trait]
 impl Executor for SwarmExecutor {
-    fn prepare(&self, _: &Effect) -> Prepared {
-        Prepared::new(EffectClass::ReadOnly)
+    fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        Prepared::new(EffectClass::ReadOnly).into()
     }
 
     async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
@@ -82,29 +82,18 @@ impl Executor for SwarmExecutor {
         Ok(made)
     }
 
-    fn hears(&self) -> bool {
-        self.guards.watch(Stage::Input)
-    }
-
-    async fn hear(&self, run: &RunId, message: Arc<Message>) -> Heard {
-        self.guards.hear(run, message, &*self.world).await
-    }
-
-    fn setup(&self) -> Vec<(String, Digest)> {
+    fn inspect(&self) -> Inspection {
         let mut setup = Vec::new();
         for (name, member) in &self.members {
             let parts = match &member.equipped {
-                Does::Agent(agent) => agent.executor().setup(),
-                Does::Swarm(swarm) => swarm.executor().setup(),
+                Does::Agent(agent) => agent.executor().inspect().setup,
+                Does::Swarm(swarm) => swarm.executor().inspect().setup,
             };
             setup
                 .extend(parts.into_iter().map(|(part, digest)| (format!("worker `{name}`: {part}"), digest)));
         }
-        setup
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        false
+        let screener = self.guards.screener(&[Stage::Input], &self.world);
+        Inspection::new().with_setup(setup).with_screener(screener)
     }
 }
 

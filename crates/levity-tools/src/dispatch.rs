@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Content, EffectClass, Permit, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    Content, EffectClass, Eventual, Permit, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput,
     ToolResult, ToolSpec, Values, World,
 };
 use serde_json::Value;
@@ -24,6 +24,7 @@ mod attempt;
 mod backoff;
 mod builder;
 mod find;
+mod judge;
 mod output;
 mod turns;
 
@@ -114,13 +115,13 @@ impl Dispatcher {
     }
 
     /// What policy says of a call, before anything is done about it. A call that could not be made anyway
-    /// is allowed: [`dispatch`](Self::dispatch) says what is wrong with it.
-    pub fn permit(&self, call: &ToolCall) -> Permit {
+    /// is allowed: [`dispatch`](Self::dispatch) says what is wrong with it. What may block its thread happens on another one.
+    pub fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
-        let Some(entry) = entry else { return Permit::Allow };
+        let Some(entry) = entry else { return Permit::Allow.into() };
         match self.corrected(&entry, call) {
             Ok((args, _)) => self.judge(&entry, &args),
-            Err(_) => Permit::Allow,
+            Err(_) => Permit::Allow.into(),
         }
     }
 
@@ -153,7 +154,10 @@ impl Dispatcher {
         if cx.again {
             Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;
         }
-        self.admit(&entry, &args, approved)?;
+        match self.judge(&entry, &args) {
+            Eventual::Known(permit) => admit(permit, approved)?,
+            Eventual::Later(permit) => admit(permit.await, approved)?,
+        }
         let output = self.run(&entry, call, &args, cx).await?;
         self.check(&entry, &output)?;
         Ok(match note {
@@ -181,8 +185,23 @@ impl Dispatcher {
         ToolError::new(ToolErrorKind::NotFound, text)
     }
 
-    fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Permit {
+    fn judge(&self, entry: &Arc<Entry>, args: &Value) -> Eventual<Permit> {
         // A rule may have a closure of the user's, and it looks at what a model wrote.
+        let blocks = || {
+            let policy = &self.0.policy;
+            policy.blocks() || entry.tool.permit_blocks() && policy.ruled(&entry.spec, args).is_none()
+        };
+        match catch_unwind(AssertUnwindSafe(blocks)) {
+            Ok(false) => self.judge_here(entry, args).into(),
+            Ok(true) => {
+                let (dispatcher, entry, args) = (self.clone(), entry.clone(), args.clone());
+                Eventual::later(judge::on_thread(move || dispatcher.judge_here(&entry, &args)))
+            }
+            Err(_) => judge::panicked().into(),
+        }
+    }
+
+    fn judge_here(&self, entry: &Entry, args: &Value) -> Permit {
         let judge = AssertUnwindSafe(|| match self.0.policy.ruled(&entry.spec, args) {
             Some(verdict) => verdict.clone(),
             None => match entry.tool.permit(args) {
@@ -190,18 +209,18 @@ impl Dispatcher {
                 verdict => verdict,
             },
         });
-        catch_unwind(judge).unwrap_or_else(|_| Permit::deny("the policy panicked on this call"))
+        catch_unwind(judge).unwrap_or_else(|_| judge::panicked())
     }
+}
 
-    fn admit(&self, entry: &Arc<Entry>, args: &Value, approved: bool) -> Result<(), Stop> {
-        match self.judge(entry, args) {
-            Permit::Allow => Ok(()),
-            Permit::Ask { .. } if approved => Ok(()),
-            Permit::Ask { reason } => Err(Stop::Ask(reason)),
-            Permit::Deny { reason } => {
-                let text = format!("this call is not allowed: {reason}");
-                Err(Stop::Failed(ToolError::new(ToolErrorKind::Denied, text)))
-            }
+fn admit(permit: Permit, approved: bool) -> Result<(), Stop> {
+    match permit {
+        Permit::Allow => Ok(()),
+        Permit::Ask { .. } if approved => Ok(()),
+        Permit::Ask { reason } => Err(Stop::Ask(reason)),
+        Permit::Deny { reason } => {
+            let text = format!("this call is not allowed: {reason}");
+            Err(Stop::Failed(ToolError::new(ToolErrorKind::Denied, text)))
         }
     }
 }

@@ -98,4 +98,8 @@ impl<T: Tool> Tool for Renamed<T> {
     fn permit(&self, args: &serde_json::Value) -> Permit {
         self.tool.permit(args)
     }
+
+    fn permit_blocks(&self) -> bool {
+        self.tool.permit_blocks()
+    }
 }

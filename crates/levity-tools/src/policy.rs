@@ -81,6 +81,11 @@ impl Policy {
         }
     }
 
+    /// Whether deciding may block its thread.
+    pub(crate) fn blocks(&self) -> bool {
+        self.rules.iter().any(Rule::blocks)
+    }
+
     /// What the first rule that matches says, or what holds otherwise, where that was said.
     pub(crate) fn ruled(&self, spec: &ToolSpec, args: &Value) -> Option<&Permit> {
         let first = self.rules.iter().find(|rule| rule.matches(spec, args));

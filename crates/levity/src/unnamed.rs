@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Embedder, Model, ModelCard, ModelError, Request, Response, Worst};
+use levity_core::{CostBound, Deltas, Embedder, Model, ModelCard, ModelError, Request, Response};
 
 use crate::{Error, Result};
 
@@ -118,7 +118,7 @@ impl Model for Chosen {
         match *self {}
     }
 
-    fn worst(&self, _: &Request) -> Worst {
+    fn cost_bound(&self, _: &Request) -> CostBound {
         match *self {}
     }
 }

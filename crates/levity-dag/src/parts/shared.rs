@@ -85,6 +85,10 @@ impl Program for Shared<dyn Program> {
     fn permit(&self, args: &Value) -> Permit {
         self.0.permit(args)
     }
+
+    fn permit_blocks(&self) -> bool {
+        self.0.permit_blocks()
+    }
 }
 
 #[async_trait]

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use levity_core::text::chain;
 use levity_core::{
-    Deltas, History, Message, Model, ModelCard, ModelError, Request, Response, Role, Tool, ToolCx, ToolError,
-    ToolOutput, ToolSpec, Usage, Worst,
+    CostBound, Deltas, History, Message, Model, ModelCard, ModelError, Request, Response, Role, Tool, ToolCx,
+    ToolError, ToolOutput, ToolSpec, Usage,
 };
 use levity_loop::{Agent, AgentBuilder, Answer};
 use serde_json::Value;
@@ -239,7 +239,7 @@ impl Model for WatchedModel {
         }
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(request)
     }
 }

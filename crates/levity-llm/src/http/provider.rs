@@ -47,8 +47,8 @@ macro_rules! provider {
                 self.0.card()
             }
 
-            fn worst(&self, request: &levity_core::Request) -> levity_core::Worst {
-                self.0.worst(request)
+            fn cost_bound(&self, request: &levity_core::Request) -> levity_core::CostBound {
+                self.0.cost_bound(request)
             }
 
             async fn stream(

@@ -506,9 +506,9 @@ impl<W: Wire> Model for Remote<W> {
         &self.card
     }
 
-    fn worst(&self, request: &Request) -> levity_core::Worst {
+    fn cost_bound(&self, request: &Request) -> levity_core::CostBound {
         let extra = self.endpoint.extra();
-        let mut worst = levity_core::Worst::of(&self.card, request).with_fields(&self.card, extra);
+        let mut worst = levity_core::CostBound::of(&self.card, request).with_fields(&self.card, extra);
         let hour = self.wire.keeps_an_hour() || asks_for_hour(extra) || asks_for_hour(&request.options.extra);
         worst.price = worst.price.map(|price| if hour { price.with_hour() } else { price.without_hour() });
         worst

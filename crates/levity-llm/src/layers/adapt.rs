@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    Delta, Deltas, Model, ModelCard, ModelError, Opaque, Request, Response, ToolCall, ToolChoice, Usage,
-    Worst,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, Opaque, Request, Response, ToolCall, ToolChoice,
+    Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -364,15 +364,15 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
         }
     }
 
-    fn worst(&self, request: &Request) -> Worst {
+    fn cost_bound(&self, request: &Request) -> CostBound {
         if !offers(request) {
-            return self.shared.native.worst(request);
+            return self.shared.native.cost_bound(request);
         }
         match self.mode() {
-            Some(mode) => self.shared.model(mode).worst(&in_mode(mode, request)),
+            Some(mode) => self.shared.model(mode).cost_bound(&in_mode(mode, request)),
             // The tools may be dropped, and the request sent again with its tools in the prompt.
             None => {
-                let worst = self.shared.text.worst(request);
+                let worst = self.shared.text.cost_bound(request);
                 worst.with_sends(worst.sends.saturating_mul(2))
             }
         }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, Role, ThinkingMode, Worst};
+use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Request, Response, Role, ThinkingMode};
 
 /// What words begin with that ask for thinking.
 const WORDS: [&str; 26] = [
@@ -190,9 +190,9 @@ impl<M: Model> Model for AutoThinking<M> {
         self.inner.complete(self.prepare(request)).await
     }
 
-    fn worst(&self, request: &Request) -> Worst {
+    fn cost_bound(&self, request: &Request) -> CostBound {
         // How much is thought does not change how many tokens may be received.
-        self.inner.worst(request)
+        self.inner.cost_bound(request)
     }
 }
 

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Finish, Model, ModelCard, ModelError, Money, Request, Response, Usage, Worst};
+use levity_core::{CostBound, Deltas, Finish, Model, ModelCard, ModelError, Money, Request, Response, Usage};
 
 use super::{canonical, files, flow};
 
@@ -207,8 +207,8 @@ impl<M: Model + 'static> Model for Cached<M> {
         Ok(response)
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(request)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Model, ModelCard, ModelError, Request, Response, World, Worst};
+use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Request, Response, World};
 
 use super::{Scrub, files, flow};
 use levity_system::SystemWorld;
@@ -218,8 +218,8 @@ impl<M: Model + 'static> Model for DebugLog<M> {
         reply
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(request)
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Model, ModelCard, ModelError, Options, Request, Response, Worst};
+use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Options, Request, Response};
 
 /// Sets options that requests do not set themselves.
 ///
@@ -67,7 +67,7 @@ impl<M: Model> Model for Defaults<M> {
         self.inner.complete(self.fill(request)).await
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(&self.fill(request.clone()))
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(&self.fill(request.clone()))
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Worst,
+    Abilities, CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
 };
 
 use super::tally::{Tally, attempt, dearest, either};
@@ -132,8 +132,8 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
         }
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        let (first, next) = (self.first.worst(request), self.next.worst(request));
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        let (first, next) = (self.first.cost_bound(request), self.next.cost_bound(request));
         either(first, next).with_sends(first.sends.saturating_add(next.sends))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Usage, World, Worst,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Usage, World,
 };
 
 use super::flow;
@@ -243,8 +243,8 @@ impl<M: Model + 'static> Model for RateLimit<M> {
         reply
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(request)
     }
 }
 

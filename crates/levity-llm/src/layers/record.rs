@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Worst};
+use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -137,8 +137,8 @@ impl<M: Model + 'static> Model for Record<M> {
         reply
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(request)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Worst};
+use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
 use serde_json::Value;
 
 use super::record::{Line, Reply};
@@ -194,8 +194,8 @@ impl Model for Replay {
         self.answer(&request)
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        Worst::of(&self.card, request)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        CostBound::of(&self.card, request)
     }
 }
 

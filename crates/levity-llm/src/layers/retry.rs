@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, World, Worst,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, World,
 };
 
 use super::tally::{Tally, attempt};
@@ -193,8 +193,8 @@ impl<M: Model + 'static> Model for Retry<M> {
         }
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        let worst = self.inner.worst(request);
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        let worst = self.inner.cost_bound(request);
         worst.with_sends(worst.sends.saturating_mul(self.plan.attempts))
     }
 }

@@ -2,7 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Abilities, Deltas, Model, ModelCard, ModelError, Money, Part, Request, Response, Worst};
+use levity_core::{
+    Abilities, CostBound, Deltas, Model, ModelCard, ModelError, Money, Part, Request, Response,
+};
 
 use super::auto_thinking::asks_for_thought;
 use super::fallback::common;
@@ -228,9 +230,9 @@ impl Model for Route {
 
     /// The most that any of the models can take: a request that is asked about in pieces would be routed
     /// otherwise than the whole.
-    fn worst(&self, request: &Request) -> Worst {
-        let all = self.models.iter().map(|model| model.worst(request));
-        all.reduce(either).unwrap_or_else(|| Worst::of(&self.card, request))
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        let all = self.models.iter().map(|model| model.cost_bound(request));
+        all.reduce(either).unwrap_or_else(|| CostBound::of(&self.card, request))
     }
 }
 

@@ -1,5 +1,5 @@
 use levity_core::Model;
-use levity_core::{Delta, ModelCard, ModelError, Price, Request, Response, Usage, Worst};
+use levity_core::{CostBound, Delta, ModelCard, ModelError, Price, Request, Response, Usage};
 
 use super::flow::Out;
 
@@ -114,8 +114,8 @@ pub(super) async fn attempt(
 }
 
 /// The most of both: what can be taken when it is not known which of two is called.
-pub(super) fn either(a: Worst, b: Worst) -> Worst {
-    let mut both = Worst::new(a.input.max(b.input)).with_sends(a.sends.max(b.sends));
+pub(super) fn either(a: CostBound, b: CostBound) -> CostBound {
+    let mut both = CostBound::new(a.input.max(b.input)).with_sends(a.sends.max(b.sends));
     both.output = a.output.zip(b.output).map(|(a, b)| a.max(b));
     both.price = dearest(a.price, b.price);
     both.fees = a.fees.max(b.fees);

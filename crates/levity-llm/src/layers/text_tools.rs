@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use levity_core::{
-    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, ModelErrorKind, Part, Request,
-    Response, Worst,
+    CallId, CostBound, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, ModelErrorKind, Part,
+    Request, Response,
 };
 
 use super::flow;
@@ -325,8 +325,8 @@ impl<M: Model + 'static> Model for TextTools<M> {
         Ok(fold.finish())
     }
 
-    fn worst(&self, request: &Request) -> Worst {
-        self.inner.worst(&self.prepare(request.clone()).0)
+    fn cost_bound(&self, request: &Request) -> CostBound {
+        self.inner.cost_bound(&self.prepare(request.clone()).0)
     }
 }
 

@@ -166,7 +166,7 @@ async fn tier_that_a_gemini_reply_names_is_counted() {
 async fn hour_in_the_cache_is_reserved_where_it_is_asked_for() {
     let server = Server::saying(Answer::json(200, "{}")).await;
     let most = |model: &dyn Model, request: &Request| {
-        let worst = model.worst(request);
+        let worst = model.cost_bound(request);
         worst.price.unwrap().most(1_000_000, 0)
     };
     let model = anthropic(&server, Fees::new());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Digest, Error, Model, Result, ToolSpec, estimate_tokens};
+use levity_core::{Digest, Error, Executor, Model, Result, ToolSpec, estimate_tokens};
 use levity_memory::{Conversations, Window};
 use levity_runtime::MemoryJournal;
 use levity_tools::{Arguments, Dispatcher};
@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{AgentBuilder, Keeps};
 use crate::agent::{Agent, Inner};
-use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsDigest, ToolsWorst};
-use crate::guards;
+use crate::executor::{AgentExecutor, CHEAP, Offered, SLOTS, SUMMARISER, ToolsBound, ToolsDigest};
+use crate::guards::{self, Guarded, Screen};
 use crate::reads;
 use crate::spec::SignalTool;
 use crate::strategy::Low;
@@ -64,6 +64,12 @@ impl AgentBuilder {
             let names: Vec<String> = self.guards.all.iter().map(|guard| guards::name(&**guard)).collect();
             settings.push(("the guards".to_owned(), Digest::of(&names)));
         }
+        let screen = (!self.guards.all.is_empty()).then(|| {
+            let (guards, world, finishes) = (self.guards, world.clone(), self.spec.finishes);
+            Arc::new(Screen { guards, world, finishes })
+        });
+        let card = |slot: &str| self.slots.get(slot).unwrap_or(&self.model).card().clone();
+        let cards = SLOTS.into_iter().map(|slot| (slot.to_owned(), card(slot))).collect();
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -73,19 +79,24 @@ impl AgentBuilder {
             delegates: self.delegates,
             approver: self.approver,
             resolver: self.resolver,
-            finishes: self.spec.finishes,
-            guards: self.guards,
+            screen: screen.clone(),
+            cards,
             settings,
             conversations,
             world,
             model_timeout: self.model_timeout,
             offered: Offered::default(),
             digest: ToolsDigest::default(),
-            tools_worst: ToolsWorst::default(),
+            tools_bound: ToolsBound::default(),
         });
+        let performer: Arc<dyn Executor> = match screen {
+            None => executor.clone(),
+            Some(screen) => Arc::new(Guarded::agent(executor.clone(), screen)),
+        };
         Ok(Agent::new(Inner {
             spec: Arc::new(self.spec),
             executor,
+            performer,
             runtime: self.runtime,
             limits: self.limits,
             context: self.context,

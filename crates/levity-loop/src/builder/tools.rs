@@ -281,6 +281,10 @@ impl Tool for Loops {
         self.program.as_ref().map_or(Permit::Allow, |program| program.permit(args))
     }
 
+    fn permit_blocks(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.permit_blocks())
+    }
+
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
         Err(ToolError::failed("this is done by the loop, not called as a tool"))
     }

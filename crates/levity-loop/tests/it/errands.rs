@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, ConversationId, Effect, EffectClass, EffectCx, EffectId, Ending, Executor, History,
-    Input, Limits, Machine, MachineKind, MemoryError, MemoryErrorKind, MemoryStore, Message, Outcome,
-    OutputSchema, Prepared, Status, Step, Timestamp, ToolError,
+    Child, ChildRun, ConversationId, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor,
+    History, Input, Limits, Machine, MachineKind, MemoryError, MemoryErrorKind, MemoryStore, Message,
+    Outcome, OutputSchema, PrepareCx, Prepared, Status, Step, Timestamp, ToolError,
 };
 use levity_loop::{Agent, Errand};
 use levity_memory::{Conversations, InMemory, Sessions};
@@ -54,8 +54,8 @@ struct Below(Agent, MakeErrand);
 
 #[async_trait]
 impl Executor for Below {
-    fn prepare(&self, _: &Effect) -> Prepared {
-        Prepared::new(EffectClass::ReadOnly)
+    fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        Prepared::new(EffectClass::ReadOnly).into()
     }
 
     async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
@@ -64,10 +64,6 @@ impl Executor for Below {
 
     async fn child(&self, _: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         self.0.child((self.1)(), saved).await
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        false
     }
 }
 

@@ -14,6 +14,7 @@ use levity_runtime::{MemoryJournal, Runtime, replay};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, crash};
 use serde_json::json;
 
+mod own;
 mod programs;
 mod told;
 mod topics;

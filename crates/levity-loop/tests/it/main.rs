@@ -8,6 +8,7 @@ mod endings;
 mod errands;
 mod given;
 mod guards;
+mod judging;
 mod long;
 mod paused;
 mod random;

@@ -1,8 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{
-    ChildRun, Effect, Executor, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec,
-};
+use levity_core::{ChildRun, Effect, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec};
 use levity_loop::{Agent, AgentBuilder, PlanByModel, PlanRules, ReflectByModel};
 use levity_test::{RecordingTool, ScriptedModel, Turn, conformance};
 use serde_json::json;
@@ -42,36 +40,6 @@ async fn the_machine_keeps_the_contract() {
     }
 }
 
-/// Hands an agent's executor out as a value.
-struct Shared(Arc<dyn Executor>);
-
-#[async_trait::async_trait]
-impl Executor for Shared {
-    fn prepare(&self, effect: &Effect) -> levity_core::Prepared {
-        self.0.prepare(effect)
-    }
-
-    fn worst(&self, effect: &Effect) -> Option<levity_core::Worst> {
-        self.0.worst(effect)
-    }
-
-    async fn execute(&self, effect: Effect, cx: levity_core::EffectCx) -> levity_core::Outcome {
-        self.0.execute(effect, cx).await
-    }
-
-    async fn child(
-        &self,
-        child: &ChildRun,
-        saved: Option<&serde_json::Value>,
-    ) -> Result<levity_core::Child, levity_core::ToolError> {
-        self.0.child(child, saved).await
-    }
-
-    fn answers(&self, ask: &levity_core::Ask) -> bool {
-        self.0.answers(ask)
-    }
-}
-
 #[tokio::test]
 async fn the_executor_keeps_the_contract() {
     let effects = || {
@@ -85,7 +53,7 @@ async fn the_executor_keeps_the_contract() {
     };
     for agent in agents() {
         let agent = agent.build().unwrap();
-        conformance::executor(|| Shared(agent.executor()), effects()).await;
+        conformance::executor(|| agent.executor(), effects()).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use levity_core::{Money, Price, Reserved, Usage, Worst};
+use levity_core::{CostBound, Money, Price, Reserved, Usage};
 
 use super::Refusal;
 
@@ -42,7 +42,7 @@ impl Ledger {
     pub(super) fn hold(
         &self,
         server: &str,
-        worst: &Worst,
+        worst: &CostBound,
         wanted: u64,
         most: &Allowance,
     ) -> Result<Held<'_>, Refusal> {
@@ -60,7 +60,7 @@ impl Ledger {
         let money = most.money.map(|money| money.saturating_sub(used.money));
         let left = worst.affordable(Some(most.tokens.saturating_sub(used.tokens)), money);
         let output = left.unwrap_or(0).min(wanted);
-        if left.is_none() || output < wanted.min(Worst::LEAST_OUTPUT) {
+        if left.is_none() || output < wanted.min(CostBound::LEAST_OUTPUT) {
             return Err(Refusal::limit("it needs more tokens or money than the server has left"));
         }
         let reserved = worst.reserved(output);

@@ -203,7 +203,7 @@ impl Sampler for ModelSampler {
             ask.max_tokens.min(self.max_tokens).min(self.model.card().max_output.unwrap_or(u64::MAX));
         let tools = !ask.tools.is_empty();
         let mut request = Self::request(ask, wanted)?;
-        let mut worst = self.model.worst(&request);
+        let mut worst = self.model.cost_bound(&request);
         worst.price = worst.price.or(self.assumed_price);
         let held = self.ledger.hold(server, &worst, wanted, &self.most)?;
         if held.output < wanted {

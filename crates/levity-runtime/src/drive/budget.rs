@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    CancelToken, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine, ModelError,
-    ModelErrorKind, Outcome, Record, RunId, RuntimeError, Spent,
+    CancelToken, CostBound, Effect, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, Machine,
+    ModelError, ModelErrorKind, Outcome, Record, RunId, RuntimeError, Spent,
 };
 use tokio::sync::watch;
 
@@ -52,9 +52,10 @@ impl Budget {
         around: &Around,
         id: EffectId,
         effect: &Effect,
+        cost: Option<CostBound>,
         note: &mut EffectNote,
     ) -> Result<(), Option<Box<Outcome>>> {
-        let reservation = match reserve(around, effect) {
+        let reservation = match reserve(around, effect, cost) {
             Ok(reservation) => reservation,
             Err(Held::Never(outcome)) => return Err(Some(outcome)),
             Err(Held::Wait(mut freed)) => {
@@ -122,14 +123,14 @@ enum Held {
     Wait(watch::Receiver<()>),
 }
 
-fn reserve(around: &Around, effect: &Effect) -> Result<Option<Reservation>, Held> {
+fn reserve(around: &Around, effect: &Effect, cost: Option<CostBound>) -> Result<Option<Reservation>, Held> {
     let meter = &around.meter;
-    if effect.kind() != EffectKind::Model || !meter.is_budget() {
+    if !around.reserves(effect) {
         return Ok(None);
     }
     let never = |outcome| Held::Never(Box::new(outcome));
     let unknown = |what| never(Outcome::Model(Err(ModelError::new(ModelErrorKind::Unpriced, what))));
-    let Some(mut worst) = around.executor.worst(effect) else {
+    let Some(mut worst) = cost else {
         let what =
             format!("nobody knows what a call of `{}` can take, and the run has a budget", effect.name());
         return Err(unknown(what));
@@ -179,6 +180,11 @@ fn below<'a>(
 }
 
 impl Around {
+    /// Whether something is set aside before the effect begins.
+    pub(super) fn reserves(&self, effect: &Effect) -> bool {
+        effect.kind() == EffectKind::Model && self.meter.is_budget()
+    }
+
     /// Counts what earlier processes have used in a run that is driven on.
     pub(super) fn count(&self, run: &RunId, records: &[Record]) {
         match self.before.as_ref().and_then(|before| before.get(run)) {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{AT_ONCE, Around, Came, Driver, Performed};
 use crate::meter::Meter;
-use crate::runtime::{LaterRestore, settle_held};
+use crate::runtime::LaterRestore;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Runs a child to its end: a new one, or one that an earlier process left under way.
@@ -46,8 +46,7 @@ impl<M: Machine + 'static> Driver<M> {
                 Err(None) => return (id, Ok(Came::Withdrawn)),
             };
             let meter = Arc::new(Meter::new(made.limits, Some(above)));
-            let (above, executor) = (executor, made.executor);
-            let own = executor.clone();
+            let (executor, screener) = (made.executor, made.screener);
             let (cancel, origin) = (Some(cancel), Some(origin));
             let around = Around {
                 shared,
@@ -75,19 +74,19 @@ impl<M: Machine + 'static> Driver<M> {
                 Err((_, error)) => Err(error),
             };
             let outcome = match ended {
-                Ok(machine) => {
-                    if let Some(lease) = lease {
-                        settle_held(&*own, machine.ending().cloned(), lease).await;
-                    }
-                    match machine.ending() {
-                        Some(ending) => {
-                            let mut ending = ending.clone();
-                            ending.talk = None;
-                            Outcome::Child(Box::new(above.returned(&child, ending).await))
+                Ok(machine) => match machine.ending().cloned() {
+                    Some(mut ending) => {
+                        let left = ending.talk.take();
+                        if let Some(lease) = lease {
+                            lease.release(left).await;
                         }
-                        None => child_failed("the child did not end"),
+                        Outcome::Child(Box::new(match screener {
+                            Some(screener) => screener.ending(&child, ending).await,
+                            None => ending,
+                        }))
                     }
-                }
+                    None => child_failed("the child did not end"),
+                },
                 Err(error @ RuntimeError::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };

@@ -56,7 +56,7 @@ impl<M: Machine + 'static> Driver<M> {
         let Some(waiting) = self.only_waits() else { return Ok(Next::Wait) };
         let posts = self.log.posted_by_now().await?;
         if !posts.is_empty() {
-            return Ok(Next::Take(self.hear_posts(posts).await));
+            return Ok(Next::Take(self.screen_posts(posts).await));
         }
         Ok(match &self.around.rests {
             Some((resting, id)) => {
@@ -78,7 +78,7 @@ impl<M: Machine + 'static> Driver<M> {
     fn only_waits(&self) -> Option<Vec<Waiting>> {
         let may_park =
             self.around.park && self.keeps() && !self.state.paused && self.budget.waiting().is_empty();
-        let may_park = may_park && self.hearing.is_empty() && !self.more;
+        let may_park = may_park && self.screening.is_empty() && self.preparing.is_empty() && !self.more;
         if !may_park
             || self.state.running.is_empty()
             || !self.state.running.iter().all(|(id, r)| self.waits(id, r))

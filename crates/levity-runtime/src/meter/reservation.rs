@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{ModelError, Money, Price, Reserved, Spent, Usage, Worst};
+use levity_core::{CostBound, ModelError, Money, Price, Reserved, Spent, Usage};
 
 use super::{Amount, Meter};
 
@@ -13,13 +13,13 @@ const ANSWER: u64 = 1_024;
 #[must_use]
 pub(crate) struct Reservation {
     meter: Arc<Meter>,
-    pub(super) worst: Worst,
+    pub(super) worst: CostBound,
     output: u64,
     open: bool,
 }
 
 impl Reservation {
-    pub(super) fn new(meter: Arc<Meter>, worst: Worst, output: u64) -> Self {
+    pub(super) fn new(meter: Arc<Meter>, worst: CostBound, output: u64) -> Self {
         Self { meter, worst, output, open: true }
     }
 

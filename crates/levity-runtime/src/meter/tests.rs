@@ -17,12 +17,12 @@ fn dollars(dollars: f64) -> Money {
 }
 
 /// A dollar per million tokens, in or out: a token is a millionth of a dollar.
-fn worst(input: u64, output: u64) -> Worst {
-    Worst::new(input).with_output(output).with_price(Price::new(1.0, 1.0))
+fn worst(input: u64, output: u64) -> CostBound {
+    CostBound::new(input).with_output(output).with_price(Price::new(1.0, 1.0))
 }
 
 #[track_caller]
-fn waits(meter: &Arc<Meter>, worst: Worst) -> watch::Receiver<()> {
+fn waits(meter: &Arc<Meter>, worst: CostBound) -> watch::Receiver<()> {
     match meter.reserve(worst) {
         Err(Refusal::Wait(freed)) => freed,
         other => panic!("{other:?}"),
@@ -30,7 +30,7 @@ fn waits(meter: &Arc<Meter>, worst: Worst) -> watch::Receiver<()> {
 }
 
 #[track_caller]
-fn refused(meter: &Arc<Meter>, worst: Worst) -> Limit {
+fn refused(meter: &Arc<Meter>, worst: CostBound) -> Limit {
     match meter.reserve(worst) {
         Err(Refusal::Limit(limit)) => limit,
         other => panic!("{other:?}"),
@@ -66,7 +66,7 @@ fn a_reply_is_as_long_as_what_is_spent_allows() {
     assert_eq!(top.reserve(worst(100, 5_000)).unwrap().output(), 500, "the money was the child's limit");
     assert_eq!(refused(&top, worst(1, 1)), Limit::Tokens);
     let unsaid = root(Limits::new().tokens(1_000_000));
-    assert_eq!(unsaid.reserve(Worst::new(1)).unwrap().output(), Worst::DEFAULT_OUTPUT);
+    assert_eq!(unsaid.reserve(CostBound::new(1)).unwrap().output(), CostBound::DEFAULT_OUTPUT);
 }
 
 #[test]
@@ -74,7 +74,10 @@ fn a_reply_too_short_to_be_of_use_is_refused_unless_it_was_wanted() {
     let meter = root(Limits::new().tokens(100));
     assert_eq!(refused(&meter, worst(50, 500)), Limit::Tokens);
     meter.reserve(worst(50, 10)).unwrap().release();
-    assert_eq!(meter.reserve(worst(100 - Worst::LEAST_OUTPUT, 500)).unwrap().output(), Worst::LEAST_OUTPUT);
+    assert_eq!(
+        meter.reserve(worst(100 - CostBound::LEAST_OUTPUT, 500)).unwrap().output(),
+        CostBound::LEAST_OUTPUT
+    );
 }
 
 #[test]
@@ -271,7 +274,7 @@ proptest! {
         for act in acts {
             match act {
                 Act::Reserve { at, input, output, sends } => {
-                    let worst = Worst::new(input).with_output(output).with_price(price).with_sends(sends);
+                    let worst = CostBound::new(input).with_output(output).with_price(price).with_sends(sends);
                     let meter = &meters[at % meters.len()];
                     match meter.reserve(worst) {
                         Ok(reservation) => {

@@ -57,9 +57,9 @@ fn drive(calls: u64, alone: bool) -> Vec<Record> {
     };
     take(&mut state, Entry::Opened(Opened::new(MachineKind::new("calls", 1), Value::Null, Limits::new())));
     while state.machine.ending().is_none() {
-        state.prepare(64, |_| {
+        state.prepare(64, |_, _| {
             let prepared = Prepared::new(EffectClass::ReadOnly);
-            if alone { prepared.alone() } else { prepared }
+            Some(if alone { prepared.alone() } else { prepared })
         });
         let ids: Vec<EffectId> = std::iter::from_fn(|| state.next_startable()).take(64).collect();
         for id in ids {

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Executor, Input, Journal,
-    JournalErrorKind, Limit, Limits, Machine, MachineKind, Outcome, Prepared, RunId, RuntimeError, Status,
-    Step, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
+    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Eventual, Executor, Input,
+    Journal, JournalErrorKind, Limit, Limits, Machine, MachineKind, Outcome, PrepareCx, Prepared, RunId,
+    RuntimeError, Status, Step, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
 };
 use levity_runtime::{Job, MemoryJournal, Runtime};
 use levity_test::crash::{self, Crashes};
@@ -84,9 +84,9 @@ pub(crate) struct Answers {
 
 #[async_trait]
 impl Executor for Answers {
-    fn prepare(&self, _: &Effect) -> Prepared {
+    fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
         let prepared = Prepared::new(self.class);
-        if self.alone { prepared.alone() } else { prepared }
+        if self.alone { prepared.alone().into() } else { prepared.into() }
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
@@ -110,10 +110,6 @@ impl Executor for Answers {
 
     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
         Err(ToolError::failed("there are no children here"))
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        false
     }
 }
 
@@ -323,8 +319,8 @@ struct First<F>(Answers, Mutex<Option<F>>);
 
 #[async_trait]
 impl<F: FnOnce() + Send> Executor for First<F> {
-    fn prepare(&self, effect: &Effect) -> Prepared {
-        self.0.prepare(effect)
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
+        self.0.prepare(effect, cx)
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
@@ -336,10 +332,6 @@ impl<F: FnOnce() + Send> Executor for First<F> {
 
     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
         Err(ToolError::failed("there are no children here"))
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        false
     }
 }
 

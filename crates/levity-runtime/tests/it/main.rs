@@ -6,6 +6,7 @@ mod archive;
 mod driving;
 mod events;
 mod files;
+mod preparing;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "sqlite")]

@@ -1,6 +1,6 @@
 use levity_core::{
-    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, Live, Message, ModelCall, Offer, Outcome, Request,
-    RunId, ToolCall, ToolRun,
+    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, Live, Message, ModelCall, Offer, Outcome, PrepareCx,
+    Prepared, Request, RunId, ToolCall, ToolRun,
 };
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::check::{abandon, calm, calmly, same};
 /// Checks an [`Executor`].
 ///
 /// `make` returns an executor that can perform `effects`; of those, a question is only asked if the
-/// executor [`answers`](Executor::answers) it, and a child run only made. Effects that nobody knows are
+/// executor [answers](levity_core::Prepared::answered) it, and a child run only made. Effects that nobody knows are
 /// added: another model slot, another tool, arguments that are not JSON, another agent.
 ///
 /// What is checked:
@@ -17,23 +17,33 @@ use super::check::{abandon, calm, calmly, same};
 ///   its call;
 /// - a tool and a model that do not exist are failures, and so outcomes; an agent that does not exist is
 ///   an error;
-/// - `prepare` and `worst` give the same each time;
-/// - dropping `execute`, polled or not, is harmless.
+/// - `prepare` gives the same each time, and `inspect` does not panic;
+/// - dropping `execute` and `prepare`, polled or not, is harmless.
 ///
-/// Not checked: that `prepare` does no I/O, and that a dropped effect is cancelled.
+/// Not checked: that `prepare` never blocks its thread, and that a dropped effect is cancelled.
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
     for effect in effects.into_iter().chain(unknown()) {
         let executor = make();
-        let prepare = || calmly(|| executor.prepare(&effect), "executor: `prepare` does not panic");
-        same(&prepare(), &prepare(), "executor: `prepare` gives the same each time");
-        let worst = || calmly(|| executor.worst(&effect), "executor: `worst` does not panic");
-        same(&worst(), &worst(), "executor: `worst` gives the same each time");
+        calmly(|| executor.inspect(), "executor: `inspect` does not panic");
+        drop(executor.prepare(&effect, &PrepareCx::new()));
+        let promise = "executor: dropping a preparation is harmless";
+        calm(async { drop(abandon(executor.prepare(&effect, &PrepareCx::new()).into_future())) }, promise)
+            .await;
+        let mut prepared = Prepared::default();
+        for cx in [PrepareCx::new(), PrepareCx::new().with_cost(true)] {
+            let prepare = async || {
+                let prepare = async { executor.prepare(&effect, &cx).await };
+                calm(prepare, "executor: `prepare` does not panic").await
+            };
+            prepared = prepare().await;
+            same(&prepared, &prepare().await, "executor: `prepare` gives the same each time");
+        }
         match &effect {
             Effect::Child(child) => check_child(&executor, child).await,
-            Effect::Ask(ask) if !executor.answers(ask) => {}
+            Effect::Ask(_) if !prepared.answered => {}
             _ => check_effect(&executor, &make(), effect).await,
         }
     }

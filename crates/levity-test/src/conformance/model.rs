@@ -18,7 +18,7 @@ use super::samples::{ODD_TEXT, history};
 /// - a future that is dropped before it was polled has sent nothing: the model still answers;
 /// - dropping a future or a stream half-way is harmless;
 /// - no request makes it panic: empty, odd, with media, foreign provider data, unknown tools;
-/// - `worst` is the same each time, and more for more input;
+/// - `cost_bound` is the same each time, and more for more input;
 /// - an error does not repeat what was sent.
 ///
 /// Not checked, since it cannot be seen from here: that a dropped call is cancelled at the provider, and
@@ -76,9 +76,9 @@ async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
 }
 
 fn check_worst(model: &impl Model, request: &Request) {
-    let worst = |request| calmly(|| model.worst(request), "model: `worst` does not panic");
+    let worst = |request| calmly(|| model.cost_bound(request), "model: `cost_bound` does not panic");
     let first = worst(request);
-    same(&worst(request), &first, "model: `worst` is the same each time");
+    same(&worst(request), &first, "model: `cost_bound` is the same each time");
     let more = request.clone().with_message(Message::user("And what is 2 + 6?"));
     assert!(worst(&more).input >= first.input, "model: more input is never less in the worst case");
 }

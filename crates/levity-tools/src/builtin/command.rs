@@ -138,6 +138,11 @@ impl Tool for RunCommand {
         // What is no command fails when it is called.
         Wish::read(args).map(|wish| self.judge(&wish)).unwrap_or_default()
     }
+
+    fn permit_blocks(&self) -> bool {
+        // The policy reads the settings of repositories.
+        true
+    }
 }
 
 /// What a model asked for.

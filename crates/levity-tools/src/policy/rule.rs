@@ -48,11 +48,15 @@ impl Rule {
         &self.verdict
     }
 
+    pub(super) fn blocks(&self) -> bool {
+        self.when.as_ref().is_some_and(|when| when.blocks)
+    }
+
     pub(super) fn matches(&self, spec: &ToolSpec, args: &Value) -> bool {
         self.tool.as_ref().is_none_or(|pattern| glob::fits(pattern, &spec.name))
             && self.hint.is_none_or(|hint| hint.matches(spec))
             && self.args.iter().all(|arg| arg.matches(args))
-            && self.when.as_ref().is_none_or(|when| (when.0)(spec, args))
+            && self.when.as_ref().is_none_or(|when| (when.holds)(spec, args))
     }
 }
 
@@ -78,7 +82,14 @@ impl RuleBuilder {
     ///
     /// A rule with a function cannot be serialised: without it, the rule would hold for more calls.
     pub fn when(mut self, when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static) -> Self {
-        self.0.when = Some(When(Arc::new(when)));
+        self.0.when = Some(When { holds: Arc::new(when), blocks: false });
+        self
+    }
+
+    /// The same for a function that may block its thread: it reads files, for instance. Agents and dispatchers call it on a
+    /// thread of its own; [`Policy::judge`](crate::Policy::judge) calls it where it is.
+    pub fn when_blocking(mut self, when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static) -> Self {
+        self.0.when = Some(When { holds: Arc::new(when), blocks: true });
         self
     }
 
@@ -198,7 +209,10 @@ impl ArgMatch {
 type Condition = dyn Fn(&ToolSpec, &Value) -> bool + Send + Sync;
 
 #[derive(Clone)]
-struct When(Arc<Condition>);
+struct When {
+    holds: Arc<Condition>,
+    blocks: bool,
+}
 
 impl fmt::Debug for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,7 +222,7 @@ impl fmt::Debug for When {
 
 impl PartialEq for When {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.holds, &other.holds)
     }
 }
 

@@ -128,7 +128,7 @@ async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
     card.abilities.output_schema = true;
     let inner = server().with_card(card).turn(dropped).turn(Turn::new().text(CALL).usage(150, 20));
     let model = inner.clone().adapt_tools();
-    assert_eq!(model.worst(&offered()).sends, 2, "the second request is paid, too");
+    assert_eq!(model.cost_bound(&offered()).sends, 2, "the second request is paid, too");
     let seen = pieces(&model, offered()).await;
     let restart = seen.iter().position(|delta| matches!(delta, Delta::Restart { .. })).unwrap();
     assert!(seen[..restart].contains(&Delta::Text("I cannot know the weather.".into())), "{seen:?}");
@@ -140,7 +140,7 @@ async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
     let usage = usage.unwrap();
     assert_eq!((usage.input, usage.output, usage.estimated), (Some(168), Some(27), false));
     assert!(usage.cost.is_some());
-    assert_eq!(model.worst(&offered()).sends, 1, "now it is known");
+    assert_eq!(model.cost_bound(&offered()).sends, 1, "now it is known");
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn retry_over_rate_limit_over_fallback() {
     let expected = ["next model", "attempt 1 of 4 failed: the script says so", "first", "estimated: true"];
     assert_eq!(told, expected);
     assert!(clock.now().since(ManualWorld::START) >= Duration::from_secs(90));
-    assert_eq!(model.worst(&ask("?")).sends, 8);
+    assert_eq!(model.cost_bound(&ask("?")).sends, 8);
     first.assert_finished();
     next.assert_finished();
 }

@@ -145,11 +145,11 @@ async fn dropping_the_call_ends_the_wait() {
 #[tokio::test]
 async fn the_worst_case_has_all_attempts() {
     let inner = ScriptedModel::new();
-    let once = inner.worst(&ask("?"));
-    let worst = inner.clone().retry().attempts(3).worst(&ask("?"));
+    let once = inner.cost_bound(&ask("?"));
+    let worst = inner.clone().retry().attempts(3).cost_bound(&ask("?"));
     assert_eq!((worst.sends, worst.input), (3, once.input));
     let twice = inner.retry().attempts(3).retry().attempts(2);
-    assert_eq!(twice.worst(&ask("?")).sends, 6);
+    assert_eq!(twice.cost_bound(&ask("?")).sends, 6);
 }
 
 #[tokio::test]

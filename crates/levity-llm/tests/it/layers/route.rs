@@ -75,12 +75,16 @@ async fn a_fallbacks_card_and_worst_case_hold_for_both() {
     let card = both.card();
     assert_eq!((card.id.as_str(), card.window, card.max_output), ("a", Some(500), Some(100)));
     assert_eq!((card.abilities.images, card.abilities.tools), (false, false));
-    let worst = both.worst(&ask("?"));
+    let worst = both.cost_bound(&ask("?"));
     assert_eq!((worst.sends, worst.price), (2, Some(Price::new(5.0, 5.0))));
     assert_eq!(worst.output, None, "the second says nothing of its length");
-    assert!(worst.input >= a.worst(&ask("?")).input);
+    assert!(worst.input >= a.cost_bound(&ask("?")).input);
     let unknown = a.fallback(model("c", None));
-    assert_eq!((unknown.worst(&ask("?")).price, unknown.card().price), (None, None), "unknown is not free");
+    assert_eq!(
+        (unknown.cost_bound(&ask("?")).price, unknown.card().price),
+        (None, None),
+        "unknown is not free"
+    );
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn fallback_reserves_the_fees_and_tiers_of_both() {
     let (cheap, dear) = (priced("a", plain.with_fees(low)), priced("b", plain.with_fees(high)));
     let free = priced("c", plain);
     for both in [cheap.clone().fallback(dear.clone()), dear.clone().fallback(cheap.clone())] {
-        let worst = both.worst(&request);
+        let worst = both.cost_bound(&request);
         assert_eq!((worst.fees, worst.unknown), (Money::from_dollars(0.06), None));
         let fees = both.card().price.unwrap().fees;
         assert_eq!(
@@ -105,7 +109,7 @@ fn fallback_reserves_the_fees_and_tiers_of_both() {
         );
     }
     for both in [cheap.clone().fallback(free.clone()), free.fallback(cheap)] {
-        assert!(both.worst(&request).unknown.is_some_and(|what| what.contains("set its fee")));
+        assert!(both.cost_bound(&request).unknown.is_some_and(|what| what.contains("set its fee")));
         assert_eq!(both.card().price.unwrap().fees.search, None);
     }
     let (hour, listed) = (plain.with_cache_write_hour(1.5).with_priority(150), plain.with_priority(300));
@@ -153,7 +157,7 @@ async fn the_cheapest_that_can_is_chosen() {
     );
     assert!(route.card().abilities.images && route.card().abilities.tools);
     assert_eq!((route.card().window, route.card().price), (Some(1_000_000), None));
-    assert_eq!(route.worst(&ask("?")).price, None);
+    assert_eq!(route.cost_bound(&ask("?")).price, None);
 }
 
 #[tokio::test]

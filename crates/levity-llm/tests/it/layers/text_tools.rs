@@ -311,11 +311,14 @@ async fn a_model_that_keeps_to_no_schema_is_taught_in_words() {
 #[tokio::test]
 async fn the_worst_case_is_that_of_what_is_sent() {
     let model = ScriptedModel::new().text_tools();
-    let whole = model.worst(&with_calls()).input;
+    let whole = model.cost_bound(&with_calls()).input;
     let (mut words, tools) = (with_calls(), Request::new().with_tools(tools()));
     words.tools = Arc::default();
     let inner = ScriptedModel::new().reply("yes");
     inner.clone().text_tools().complete(with_calls()).await.unwrap();
-    assert_eq!(whole, inner.worst(&inner.requests()[0]).input);
-    assert!(model.worst(&words).input + model.worst(&tools).input >= whole, "in pieces it is no less");
+    assert_eq!(whole, inner.cost_bound(&inner.requests()[0]).input);
+    assert!(
+        model.cost_bound(&words).input + model.cost_bound(&tools).input >= whole,
+        "in pieces it is no less"
+    );
 }

@@ -66,7 +66,7 @@ async fn a_run_without_guards_is_told_as_ever() {
     let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
     let agent = Agent::builder(model).ask_user().runtime(runtime.clone()).build().unwrap();
     let ask = asking(&agent, "r").await;
-    assert!(!agent.executor().hears());
+    assert!(agent.executor().inspect().screener.is_none());
     let post = Post::Decide { effect: ask.effect, decision: Decision::answer("hush") };
     assert_eq!(runtime.tell(&ask.run, post).await.unwrap(), Told::Written);
     agent.resume("r").await.unwrap();

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Effect, EffectCx, Entry, Executor, Journal, JournalErrorKind, Limit, Limits,
-    Outcome, Prepared, Record, RunQuery, RuntimeError, Status, Timestamp, ToolError, ToolOutput, ToolResult,
+    Child, ChildRun, Effect, EffectCx, Entry, Eventual, Executor, Journal, JournalErrorKind, Limit, Limits,
+    Outcome, PrepareCx, Prepared, Record, RunQuery, RuntimeError, Status, Timestamp, ToolError, ToolOutput,
+    ToolResult,
 };
 use levity_runtime::{Done, Durability, FileJournal, Job, Runtime, Stopped};
 use levity_test::ManualWorld;
@@ -140,8 +141,8 @@ struct Slow {
 
 #[async_trait]
 impl Executor for Slow {
-    fn prepare(&self, _: &Effect) -> Prepared {
-        Prepared::default()
+    fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        Prepared::default().into()
     }
 
     async fn execute(&self, effect: Effect, _: EffectCx) -> Outcome {
@@ -153,10 +154,6 @@ impl Executor for Slow {
 
     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
         Err(ToolError::failed("there are no children here"))
-    }
-
-    fn answers(&self, _: &Ask) -> bool {
-        false
     }
 }
 

@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, Ending, Executor, Input,
-    Limits, Machine, MachineKind, Model, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Prepared,
-    Request, RunId, Status, Step, Tool, ToolCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolResult,
-    ToolRun,
+    Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
+    Executor, Input, Limits, Machine, MachineKind, Model, ModelCall, ModelError, ModelErrorKind, Offer,
+    Outcome, PrepareCx, Prepared, Request, RunId, Status, Step, Tool, ToolCall, ToolCx, ToolError,
+    ToolErrorKind, ToolOutput, ToolResult, ToolRun,
 };
 use levity_test::{RecordingTool, ScriptedModel, conformance};
 use serde_json::{Value, json};
@@ -81,10 +81,12 @@ impl Drop for Fragile {
 
 #[async_trait]
 impl Executor for Parts {
-    fn prepare(&self, effect: &Effect) -> Prepared {
+    fn prepare(&self, effect: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
         let looks = self.looks.fetch_add(1, Ordering::SeqCst);
         let input = if self.flaw == Flaw::RestlessPrepare { looks } else { 0 };
-        Prepared::new(EffectClass::ReadOnly).with_input(effect.name(), Digest::of(&input))
+        let answered = matches!(effect, Effect::Ask(ask) if ask.call.name == "add");
+        let prepared = Prepared::new(EffectClass::ReadOnly).with_input(effect.name(), Digest::of(&input));
+        prepared.answered(answered).into()
     }
 
     async fn execute(&self, effect: Effect, _: EffectCx) -> Outcome {
@@ -109,10 +111,6 @@ impl Executor for Parts {
         let ended = self.flaw == Flaw::ChildHasEnded;
         let machine = Still(ended.then(|| Ending::new(Status::Complete)));
         Ok(Child::new(machine, Arc::new(Self::new(self.flaw)), Limits::new()))
-    }
-
-    fn answers(&self, ask: &Ask) -> bool {
-        ask.call.name == "add"
     }
 }
 

@@ -1,5 +1,8 @@
 //! What a tool says of its own calls, and what policy makes of it.
 
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
 use async_trait::async_trait;
 use levity_core::{Permit, Tool, ToolCx};
 
@@ -33,7 +36,7 @@ fn verdicts(hints: Hints, policy: Policy) -> Vec<Permit> {
     let careful = Careful(spec("careful", hints).with_input(input));
     let registry = Registry::builder().tool_as("renamed", careful).build().unwrap();
     let dispatcher = Dispatcher::builder(registry).world(Clock::skipping()).policy(policy).build().unwrap();
-    (0..4).map(|n| dispatcher.permit(&ToolCall::new("c", "renamed", json!({"n": n})))).collect()
+    (0..4).map(|n| permit(&dispatcher, &ToolCall::new("c", "renamed", json!({"n": n})))).collect()
 }
 
 #[test]
@@ -69,4 +72,73 @@ fn a_tool_says_how_much_its_results_show() {
     assert!(long(Hints::new().max_output(1_000)) <= 1_000);
     // Too little to say what was left out.
     assert!(long(Hints::new().max_output(0)) <= 512);
+}
+
+/// Blocks its thread until another task of the program has sent it something, to decide on a call.
+struct Slow(ToolSpec, Mutex<Receiver<()>>);
+
+impl Slow {
+    fn decide(&self) -> Permit {
+        // So long only where nobody else has the thread.
+        match self.1.lock().unwrap().recv_timeout(Duration::from_secs(20)) {
+            Ok(()) => Permit::Allow,
+            Err(_) => Permit::deny("the thread was held"),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Slow {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::text("done"))
+    }
+
+    fn permit(&self, _: &Value) -> Permit {
+        self.decide()
+    }
+
+    fn permit_blocks(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn blocking_permit_of_a_tool_leaves_the_thread_to_other_tasks() {
+    let (send, receive) = channel();
+    let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
+    let registry = Registry::builder().tool_as("renamed", slow).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Arc::new(Clock::skipping())).build().unwrap();
+    let call = ToolCall::new("c", "renamed", json!({}));
+    let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async { send.send(()).unwrap() });
+    assert_eq!(permit, Permit::Allow);
+    let (dispatched, ()) =
+        tokio::join!(dispatcher.dispatch(&call, false, cx()), async { send.send(()).unwrap() });
+    assert!(matches!(dispatched, Dispatched::Done(result) if result.text() == "done"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn blocking_rule_leaves_the_thread_to_other_tasks() {
+    let (send, receive) = channel();
+    let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
+    let rule = Rule::tool("weather").when_blocking(move |_, _| slow.decide() == Permit::Allow).deny("no");
+    let registry = Registry::builder().tool(weather()).build().unwrap();
+    let dispatcher =
+        Dispatcher::builder(registry).world(Arc::new(Clock::skipping())).policy(Policy::new().rule(rule)).build().unwrap();
+    let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
+    let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async { send.send(()).unwrap() });
+    assert_eq!(permit, Permit::deny("no"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn blocking_permit_that_panics_denies() {
+    let rule = Rule::any().when_blocking(|_, _| panic!("no idea")).allow();
+    let registry = Registry::builder().tool(weather()).build().unwrap();
+    let dispatcher =
+        Dispatcher::builder(registry).world(Arc::new(Clock::skipping())).policy(Policy::new().rule(rule)).build().unwrap();
+    let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
+    assert_eq!(dispatcher.permit(&call).await, Permit::deny("the policy panicked on this call"));
 }

@@ -1,18 +1,18 @@
-//! Where the guards of an agent stand.
+//! What guards make of all that goes in and out of a run.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use levity_core::text::chain;
 use levity_core::{
-    ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, Heard, Intervention,
-    Message, ModelError, Part, Response, Role, RunId, Stage, Status, Subject, ToolCall, ToolError,
+    ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, Intervention, Message,
+    ModelError, Part, Response, Role, RunId, Screened, Screener, Stage, Status, Subject, ToolCall, ToolError,
     ToolErrorKind, ToolResult, World,
 };
 use serde_json::{Value, json};
 
 use super::{Guards, Looked, is_blocked};
 use crate::asked;
-use crate::executor::AgentExecutor;
 
 /// What stands in place of what was blocked.
 const BLOCKED: &str = "(blocked)";
@@ -29,7 +29,25 @@ impl From<Message> for Goal {
     }
 }
 
-impl AgentExecutor {
+/// Guards with a clock, around one executor.
+#[derive(Clone)]
+pub(crate) struct Screen {
+    pub(crate) guards: Guards,
+    pub(crate) world: Arc<dyn World>,
+    /// Whether the run can be ended by a call, which is an answer then.
+    pub(crate) finishes: bool,
+}
+
+impl Screen {
+    pub(crate) fn watches(&self, stage: Stage) -> bool {
+        self.guards.watch(stage)
+    }
+
+    /// Whether the guards look at what people say.
+    pub(crate) fn hears(&self) -> bool {
+        self.watches(Stage::Input) || self.watches(Stage::Call)
+    }
+
     async fn look(&self, subject: Subject, cx: &GuardCx) -> Looked {
         self.guards.look(subject, cx, &*self.world).await
     }
@@ -47,17 +65,6 @@ impl AgentExecutor {
         Goal { message, guarded }
     }
 
-    /// What the guards make of what people say later.
-    pub(crate) async fn hear_input(&self, run: &RunId, message: Arc<Message>) -> Heard {
-        self.guards.hear(run, message, &*self.world).await
-    }
-
-    /// What the guards make of a call whose arguments a person put there.
-    pub(crate) async fn hear_edited(&self, run: &RunId, call: ToolCall) -> Heard<ToolCall> {
-        let cx = GuardCx::new().with_run(run.clone());
-        heard(self.look_at_call(call.clone(), &cx).await, call)
-    }
-
     /// Whether a reply is looked at before anybody sees a piece of it.
     pub(crate) fn holds_back(&self) -> bool {
         self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
@@ -71,16 +78,19 @@ impl AgentExecutor {
         cx: &EffectCx,
     ) -> Response {
         let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
-        let mut guarded = Vec::new();
+        let mut guarded = std::mem::take(&mut response.guarded);
         if self.guards.watch(Stage::Answer) {
             let looked = self.look(Subject::Answer(response.message.clone()), &guard_cx).await;
             match looked.passed() {
                 Ok((Subject::Answer(message), more)) => {
                     response.message = message;
-                    guarded = more;
+                    guarded.extend(more);
                 }
                 Ok(_) => {}
-                Err(more) => return withheld(&response, more),
+                Err(more) => {
+                    guarded.extend(more);
+                    return withheld(&response, guarded);
+                }
             }
         }
         for at in 0..response.message.parts.len() {
@@ -145,18 +155,19 @@ impl AgentExecutor {
             return error;
         }
         let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
-        let text = chain(&error);
-        match self.look(Subject::Failure(text.clone()), &guard_cx).await.passed() {
-            Ok((Subject::Failure(new), guarded)) if new == text => error.with_guarded(guarded),
+        let (text, mut all) = (chain(&error), error.guarded().to_vec());
+        let (error, guarded) = match self.look(Subject::Failure(text.clone()), &guard_cx).await.passed() {
+            Ok((Subject::Failure(new), guarded)) if new == text => (error, guarded),
             // What it came from may say the same, so it is left out.
             Ok((Subject::Failure(new), guarded)) => {
-                error.with_message(new).without_source().without_target().with_guarded(guarded)
+                (error.with_message(new).without_source().without_target(), guarded)
             }
             Ok((_, guarded)) | Err(guarded) => {
-                let error = error.with_message("what the provider said is withheld").without_source();
-                error.with_guarded(guarded)
+                (error.with_message("what the provider said is withheld").without_source(), guarded)
             }
-        }
+        };
+        all.extend(guarded);
+        error.with_guarded(all)
     }
 
     /// What the guards make of what a tool returned.
@@ -164,8 +175,38 @@ impl AgentExecutor {
         self.guards.result(result, run, &*self.world).await
     }
 
-    /// What the guards make of what a child returned, which is what the call of it returned.
-    pub(crate) async fn look_at_ending(&self, child: &ChildRun, ending: Ending) -> Ending {
+    /// What the guards make of a child before it is made: its input is the arguments of a call.
+    pub(crate) async fn look_at_child(&self, child: &ChildRun) -> Result<ChildRun, ToolError> {
+        let id = child.call.clone().unwrap_or_else(|| "".into());
+        let call = ToolCall::new(id, &*child.agent, child.input.clone());
+        let refused = |guarded: Vec<Intervention>| {
+            let message = guarded.last().map(not_made).unwrap_or_default();
+            ToolError::new(ToolErrorKind::Denied, message)
+        };
+        let (call, _) = self.look_at_call(call, &GuardCx::new()).await.map_err(refused)?;
+        let mut child = child.clone();
+        child.input = call.args;
+        Ok(child)
+    }
+}
+
+#[async_trait]
+impl Screener for Screen {
+    async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
+        let cx = GuardCx::new().with_run(run.clone());
+        match self.look(Subject::Input(message.clone()), &cx).await.passed() {
+            Ok((Subject::Input(message), guarded)) => Screened::Passed(message, guarded),
+            looked => screened(looked.map(|(_, guarded)| (message.clone(), guarded)), message),
+        }
+    }
+
+    async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall> {
+        let cx = GuardCx::new().with_run(run.clone());
+        screened(self.look_at_call(call.clone(), &cx).await, call)
+    }
+
+    /// What a child returned is what the call of it returned.
+    async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending {
         let call = ToolCall::new(child.call.clone().unwrap_or_else(|| "".into()), &*child.agent, Value::Null);
         let mut result = ToolResult::answering(call, Ok(Default::default()));
         result.content = vec![Content::Text(ending.text.clone())];
@@ -181,7 +222,7 @@ impl AgentExecutor {
                 let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
                 let mut blocked = Ending::new(Status::Failed(Failure::Program(error)));
                 (blocked.usage, blocked.stats) = (ending.usage, ending.stats);
-                blocked.guarded = guarded;
+                blocked.guarded = ending.guarded.into_iter().chain(guarded).collect();
                 blocked
             }
         }
@@ -189,19 +230,11 @@ impl AgentExecutor {
 }
 
 impl Guards {
-    /// What they make of what people say.
-    pub async fn hear(&self, run: &RunId, message: Arc<Message>, world: &dyn World) -> Heard {
-        let cx = GuardCx::new().with_run(run.clone());
-        match self.look(Subject::Input(message.clone()), &cx, world).await.passed() {
-            Ok((Subject::Input(message), guarded)) => Heard::Taken(message, guarded),
-            looked => heard(looked.map(|(_, guarded)| (message.clone(), guarded)), message),
-        }
-    }
-
-    /// What they make of a call a person has edited.
-    pub async fn hear_call(&self, run: &RunId, call: ToolCall, world: &dyn World) -> Heard<ToolCall> {
-        let cx = GuardCx::new().with_run(run.clone());
-        heard(self.call(call.clone(), &cx, world).await, call)
+    /// Screens by them what people say to a run, if one of them watches one of these stages.
+    pub fn screener(&self, stages: &[Stage], world: &Arc<dyn World>) -> Option<Arc<dyn Screener>> {
+        let (guards, world) = (self.clone(), world.clone());
+        let watched = stages.iter().any(|stage| self.watch(*stage));
+        watched.then(|| Arc::new(Screen { guards, world, finishes: false }) as Arc<dyn Screener>)
     }
 
     /// What they make of a call.
@@ -246,12 +279,12 @@ impl Guards {
 }
 
 /// What was taken in, or the last of those who stepped in: it is the one that blocked.
-fn heard<T>(looked: Result<(T, Vec<Intervention>), Vec<Intervention>>, said: T) -> Heard<T> {
+fn screened<T>(looked: Result<(T, Vec<Intervention>), Vec<Intervention>>, said: T) -> Screened<T> {
     match looked {
-        Ok((taken, guarded)) => Heard::Taken(taken, guarded),
+        Ok((taken, guarded)) => Screened::Passed(taken, guarded),
         Err(mut guarded) => match guarded.pop() {
-            Some(last) => Heard::Blocked(last),
-            None => Heard::Taken(said, guarded),
+            Some(last) => Screened::Blocked(last),
+            None => Screened::Passed(said, guarded),
         },
     }
 }
@@ -263,7 +296,7 @@ fn returned(mut ending: Ending, new: ToolResult, guarded: Vec<Intervention>) -> 
     });
     ending.text = texts.next().unwrap_or_default();
     ending.value = new.value;
-    ending.guarded = guarded;
+    ending.guarded.extend(guarded);
     if !ending.status.is_answer() {
         let told = texts.next().unwrap_or_default();
         let same = told == told_status(&ending.status);

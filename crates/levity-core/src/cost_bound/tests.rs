@@ -25,7 +25,7 @@ fn card() -> ModelCard {
 #[track_caller]
 fn check(request: &Request) {
     let sent = letters(&serde_json::to_value(request).unwrap());
-    assert!(Worst::of(&card(), request).input >= sent, "{sent} bytes");
+    assert!(CostBound::of(&card(), request).input >= sent, "{sent} bytes");
 }
 
 fn exchange(call: ToolCall, output: Result<ToolOutput, ToolError>, words: &str) -> History {
@@ -81,7 +81,7 @@ proptest! {
 #[test]
 fn media_count_by_rule() {
     let input = |media: Media| {
-        Worst::of(&card(), &Request::new().with_message(Message::new(Role::User, [media.into()]))).input
+        CostBound::of(&card(), &Request::new().with_message(Message::new(Role::User, [media.into()]))).input
     };
     let image = input(Media::bytes("image/png", vec![0; 1_000_000]));
     assert!((40_000..41_000).contains(&image), "{image}");
@@ -93,7 +93,7 @@ fn media_count_by_rule() {
     let mut output = ToolOutput::text("see");
     output.content.push(Content::Media(Media::bytes("image/png", vec![0])));
     let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
-    assert!(Worst::of(&card(), &Request::new().with_history(shown)).input >= 40_000);
+    assert!(CostBound::of(&card(), &Request::new().with_history(shown)).input >= 40_000);
 }
 
 #[test]
@@ -106,25 +106,25 @@ fn what_comes_with_media_counts_wherever_they_are() {
     let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
     let said = Request::new().with_message(Message::new(Role::User, [media.into()]));
     for request in [Request::new().with_history(shown), said] {
-        assert!(Worst::of(&card(), &request).input >= 50_000 * 6, "bytes, name and provider data");
+        assert!(CostBound::of(&card(), &request).input >= 50_000 * 6, "bytes, name and provider data");
     }
 }
 
 #[test]
 fn the_window_and_what_is_set_bound_it() {
     let request = Request::new().with_message(Message::user("x".repeat(5_000)));
-    let worst = |card: &ModelCard| Worst::of(card, &request);
+    let worst = |card: &ModelCard| CostBound::of(card, &request);
     assert_eq!(worst(&card().with_window(1_000)).input, 1_000);
     assert_eq!(worst(&card()).output, None);
     assert_eq!(worst(&card().with_max_output(9)).output, Some(9));
     let mut options = Options::new();
     options.max_tokens = Some(5);
-    assert_eq!(Worst::of(&card().with_max_output(9), &request.with_options(options)).output, Some(5));
+    assert_eq!(CostBound::of(&card().with_max_output(9), &request.with_options(options)).output, Some(5));
 }
 
 #[test]
 fn what_is_affordable_is_reserved_and_no_more() {
-    let worst = Worst::new(100).with_price(Price::new(1.0, 2.0)).with_sends(3);
+    let worst = CostBound::new(100).with_price(Price::new(1.0, 2.0)).with_sends(3);
     let money = Money::from_nanos(3 * 500_000);
     assert_eq!(worst.affordable(Some(3 * 150), None), Some(50));
     assert_eq!(worst.affordable(Some(3 * 150), Some(money)), Some(50));
@@ -132,8 +132,8 @@ fn what_is_affordable_is_reserved_and_no_more() {
     assert_eq!(worst.reserved(200), Reserved::new(900, Some(money)));
     assert_eq!(worst.affordable(Some(299), None), None);
     assert_eq!(worst.affordable(None, Some(Money::ZERO)), None);
-    assert_eq!(Worst::new(1).affordable(None, Some(Money::MAX)), None, "no price, no money");
-    assert_eq!(Worst::new(u64::MAX).with_sends(u64::MAX).reserved(u64::MAX).tokens, u64::MAX);
+    assert_eq!(CostBound::new(1).affordable(None, Some(Money::MAX)), None, "no price, no money");
+    assert_eq!(CostBound::new(u64::MAX).with_sends(u64::MAX).reserved(u64::MAX).tokens, u64::MAX);
 }
 
 /// A card with a window of 1,000 tokens, a dollar per million tokens and these fees.
@@ -146,8 +146,8 @@ fn check_fields(card: &ModelCard, fields: Value, input: Option<u64>, fees: f64, 
     let Value::Object(extra) = fields else { panic!("{fields}") };
     let mut options = Options::new();
     options.extra = extra.clone();
-    let worst = Worst::of(card, &Request::new().with_options(options));
-    let plain = Worst::new(0).with_price(Price::new(1.0, 1.0)).with_fields(card, &extra);
+    let worst = CostBound::of(card, &Request::new().with_options(options));
+    let plain = CostBound::new(0).with_price(Price::new(1.0, 1.0)).with_fields(card, &extra);
     assert_eq!((worst.fees, plain.fees), (Money::from_dollars(fees), Money::from_dollars(fees)), "{extra:?}");
     match unknown {
         Some(part) => assert!(worst.unknown.is_some_and(|what| what.contains(part)), "{extra:?}: {worst:?}"),
@@ -210,7 +210,8 @@ fn tiers_are_in_the_worst_case() {
     let price = Price::new(1.0, 2.0);
     let asked = |price: Price, fields: Value| {
         let Value::Object(fields) = fields else { panic!("{fields}") };
-        let worst = Worst::new(1_000_000).with_price(price).with_fields(&card().with_price(price), &fields);
+        let worst =
+            CostBound::new(1_000_000).with_price(price).with_fields(&card().with_price(price), &fields);
         (worst.reserved(0).cost.unwrap(), worst.unknown.is_some())
     };
     let dollars = Money::from_dollars;
@@ -231,7 +232,7 @@ fn tiers_are_in_the_worst_case() {
 
 #[test]
 fn fees_are_reserved_for_each_sending() {
-    let mut worst = Worst::new(100).with_price(Price::new(1.0, 1.0)).with_sends(2);
+    let mut worst = CostBound::new(100).with_price(Price::new(1.0, 1.0)).with_sends(2);
     worst.fees = Money::from_nanos(50_000);
     assert_eq!(worst.reserved(0).cost, Some(Money::from_nanos(2 * (100_000 + 50_000))));
     assert_eq!(worst.affordable(None, Some(Money::from_nanos(2 * 160_000))), Some(10));

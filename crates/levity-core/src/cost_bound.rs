@@ -8,15 +8,15 @@ use crate::{ModelCard, Money, Price, Request, ToolSpec};
 /// The most that a call of a model can take: what is reserved before the request leaves.
 ///
 /// ```
-/// # use levity_core::{Message, ModelCard, Price, Request, Worst};
+/// # use levity_core::{Message, ModelCard, Price, Request, CostBound};
 /// let card = ModelCard::new("test", "small").with_price(Price::new(1.0, 4.0)).with_max_output(1_000);
-/// let worst = Worst::of(&card, &Request::new().with_message(Message::user("Good morning")));
+/// let worst = CostBound::of(&card, &Request::new().with_message(Message::user("Good morning")));
 /// assert!(worst.input >= 12, "a token has a byte at least");
 /// assert_eq!(worst.output, Some(1_000));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Worst {
+pub struct CostBound {
     /// Tokens sent.
     pub input: u64,
     /// Tokens received, where there is a limit on them.
@@ -33,7 +33,7 @@ pub struct Worst {
     pub sends: u64,
 }
 
-impl Worst {
+impl CostBound {
     /// How long a reply may be whose length nobody limits, in tokens, while money or tokens are limited.
     pub const DEFAULT_OUTPUT: u64 = 8_192;
     /// The shortest reply worth a call, in tokens, unless an even shorter one is wanted.
@@ -167,8 +167,8 @@ fn tools(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
     if tools.is_empty() {
         return 0;
     }
-    let each = tools.iter().map(|tool| Worst::TOOL.saturating_add(json_size(tool) as u64));
-    each.fold(Worst::TOOLS, u64::saturating_add)
+    let each = tools.iter().map(|tool| CostBound::TOOL.saturating_add(json_size(tool) as u64));
+    each.fold(CostBound::TOOLS, u64::saturating_add)
 }
 
 /// What was set aside for a call of a model.

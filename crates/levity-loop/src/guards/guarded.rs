@@ -1,0 +1,291 @@
+//! Guards around an executor.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use levity_core::{
+    Child, ChildRun, Digest, Effect, EffectCx, Ending, EventKind, Eventual, Executor, Guard, GuardCx,
+    Inspection, Live, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared, Resolution, RunId,
+    Screened, Screener, Stage, ToolCall, ToolError, ToolRun, World,
+};
+use levity_runtime::SystemWorld;
+use serde_json::Value;
+
+use super::screen::Screen;
+use super::{Guards, WhenGuardFails, name};
+
+/// An executor with guards around it: they look at what goes in and out of its runs.
+///
+/// An agent's guards stand around its executor in this way (`AgentBuilder::guard`). Use it for an executor of your own, whose
+/// machine may be anything: they look at replies of models, at calls and results of tools and child runs, and at what people say
+/// to the run. The goal is part of the machine's first state, so its maker has it
+/// [screened](Inspection::screener).
+///
+/// ```
+/// # use async_trait::async_trait;
+/// # use levity_core::{
+/// #     Child, ChildRun, Effect, EffectCx, EffectId, Eventual, Executor, Live, Outcome, PrepareCx, Prepared, RunId,
+/// #     Secrets, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
+/// # };
+/// use levity_loop::{Guarded, SecretGuard};
+/// # use serde_json::{Value, json};
+///
+/// /// Answers every call of a tool.
+/// struct Answers;
+/// # #[async_trait]
+/// # impl Executor for Answers {
+/// #     fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+/// #         Prepared::default().into()
+/// #     }
+/// #     async fn execute(&self, effect: Effect, _: EffectCx) -> Outcome {
+/// #         let Effect::Tool(run) = effect else { return Outcome::Unknown };
+/// #         Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("The word is correct horse."))))
+/// #     }
+/// #     async fn child(&self, _: &ChildRun, _: Option<&Value>) -> Result<Child, ToolError> {
+/// #         Err(ToolError::failed("there are none"))
+/// #     }
+/// # }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let guard = SecretGuard::new().secrets(Secrets::new().known("correct horse"));
+/// let executor = Guarded::new(Answers).guard(guard);
+/// # let effect = Effect::Tool(ToolRun::new(ToolCall::new("c1", "ask", json!({}))));
+/// # let cx = EffectCx::new(RunId::new("r"), EffectId::new(0), Live::default());
+/// let Outcome::Tool(result) = executor.execute(effect, cx).await else { panic!("it is a tool") };
+/// assert_eq!(result.text(), "The word is [secret: known].");
+/// # }
+/// ```
+pub struct Guarded {
+    inner: Arc<dyn Executor>,
+    screen: Arc<Screen>,
+    calls: Calls,
+}
+
+/// When the guards look at a call.
+#[derive(Clone, Copy, PartialEq)]
+enum Calls {
+    /// With the reply that asks for it, and again when a person was asked, who may have changed it.
+    InReplies,
+    /// When it is made.
+    WhenMade,
+    /// When it is made, and before a person is asked: the executor within says that one has to be.
+    BeforeAsking,
+}
+
+impl Guarded {
+    /// An executor that no guard stands around yet.
+    pub fn new(executor: impl Executor + 'static) -> Self {
+        let (guards, world) = (Guards::default(), Arc::new(SystemWorld));
+        let screen = Arc::new(Screen { guards, world, finishes: false });
+        Self { inner: Arc::new(executor), screen, calls: Calls::WhenMade }
+    }
+
+    /// Adds a guard. Of several, each sees what the one before made of it.
+    #[must_use]
+    pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
+        self.guards().all.push(Arc::new(guard));
+        self
+    }
+
+    /// Sets how long a guard may take; a minute by default.
+    #[must_use]
+    pub fn guard_timeout(mut self, time: Duration) -> Self {
+        self.guards().timeout = time;
+        self
+    }
+
+    /// Sets what becomes of a thing when a guard fails to look at it. It is blocked by default.
+    #[must_use]
+    pub fn when_guard_fails(mut self, then: WhenGuardFails) -> Self {
+        self.guards().when_failing = then;
+        self
+    }
+
+    /// Sets the clock that guards are timed by: the system's by default.
+    #[must_use]
+    pub fn world(mut self, world: Arc<dyn World>) -> Self {
+        Arc::make_mut(&mut self.screen).world = world;
+        self
+    }
+
+    fn guards(&mut self) -> &mut Guards {
+        &mut Arc::make_mut(&mut self.screen).guards
+    }
+
+    /// Around the executor of an agent, whose calls are in the replies of its models.
+    pub(crate) fn agent(inner: Arc<dyn Executor>, screen: Arc<Screen>) -> Self {
+        Self { inner, screen, calls: Calls::InReplies }
+    }
+
+    /// Around the executor of an agent, for the runs of its programs: what they call was asked for by no model.
+    pub(crate) fn program(inner: Arc<dyn Executor>, screen: Arc<Screen>) -> Self {
+        Self { inner, screen, calls: Calls::BeforeAsking }
+    }
+
+    /// Whether the guards look at a call, or the input of a child, when it is made.
+    fn looks_at_call(&self, approved: bool) -> bool {
+        (self.calls != Calls::InReplies || approved) && self.screen.watches(Stage::Call)
+    }
+
+    async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
+        let (slot, mut quiet) = (call.slot.clone(), cx.clone());
+        quiet.live = Live::default();
+        Outcome::Model(match self.inner.execute(Effect::Model(call), quiet).await {
+            Outcome::Model(Ok(response)) => Ok(self.screen.look_at_reply(response, &slot, &cx).await),
+            Outcome::Model(Err(error)) => Err(self.screen.look_at_error(error, &slot, &cx).await),
+            outcome => return outcome,
+        })
+    }
+
+    async fn tool(&self, mut run: ToolRun, mut cx: EffectCx) -> Outcome {
+        let (id, mut guarded) = (cx.run.clone(), Vec::new());
+        if self.looks_at_call(run.approved) {
+            let guard_cx = GuardCx::new().with_run(id.clone());
+            match self.screen.look_at_call(run.call.clone(), &guard_cx).await {
+                Ok(looked) => (run.call, guarded) = looked,
+                Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
+            }
+        }
+        let results = self.screen.watches(Stage::Result);
+        if results && cx.live.is_watched() {
+            cx.live = Live::new(Arc::new(OnlyFiles(cx.live)));
+        }
+        match self.inner.execute(Effect::Tool(run), cx).await {
+            Outcome::Tool(mut result) => {
+                guarded.append(&mut result.guarded);
+                result.guarded = guarded;
+                Outcome::Tool(match results {
+                    true => self.screen.look_at_result(result, &id).await,
+                    false => result,
+                })
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Executor for Guarded {
+    fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
+        let prepared = self.inner.prepare(effect, cx);
+        match effect {
+            Effect::Tool(_) if self.calls == Calls::BeforeAsking => prepared.map(|mut prepared| {
+                if matches!(prepared.permit, Permit::Ask { .. }) {
+                    prepared.permit = Permit::Allow;
+                }
+                prepared
+            }),
+            _ => prepared,
+        }
+    }
+
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+        match effect {
+            // In boxes, so that the other effects need no room for them.
+            Effect::Model(call) if self.screen.holds_back() => Box::pin(self.model(call, cx)).await,
+            Effect::Tool(run) => Box::pin(self.tool(run, cx)).await,
+            effect => self.inner.execute(effect, cx).await,
+        }
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let mut made = if saved.is_none() && self.looks_at_call(child.approved) {
+            let child = Box::pin(self.screen.look_at_child(child)).await?;
+            self.inner.child(&child, saved).await?
+        } else {
+            self.inner.child(child, saved).await?
+        };
+        if self.screen.watches(Stage::Result) {
+            made.screener = Some(around(&self.screen, made.screener));
+        }
+        Ok(made)
+    }
+
+    async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
+        self.inner.resolve(effect, cx).await
+    }
+
+    fn inspect(&self) -> Inspection {
+        let mut inspection = self.inner.inspect();
+        if self.screen.hears() {
+            inspection.screener = Some(around(&self.screen, inspection.screener));
+        }
+        // The guards of an agent are among its settings.
+        if self.calls == Calls::WhenMade {
+            let names: Vec<String> = self.screen.guards.all.iter().map(|guard| name(&**guard)).collect();
+            inspection.setup.push(("the guards".to_owned(), Digest::of(&names)));
+        }
+        inspection
+    }
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded").field("guards", &self.screen.guards).finish_non_exhaustive()
+    }
+}
+
+/// Tells what a tool does to files, and nothing that it says on its way: that is of the same kind as what it returns.
+struct OnlyFiles(Live);
+
+impl LiveSink for OnlyFiles {
+    fn is_watched(&self) -> bool {
+        self.0.is_watched()
+    }
+
+    fn send(&self, event: EventKind) {
+        if matches!(event, EventKind::FileChanged { .. }) {
+            self.0.send(event);
+        }
+    }
+}
+
+/// The guards, around those that stand within already.
+fn around(outer: &Arc<Screen>, inner: Option<Arc<dyn Screener>>) -> Arc<dyn Screener> {
+    match inner {
+        Some(inner) => Arc::new(Both { outer: outer.clone(), inner }),
+        None => outer.clone(),
+    }
+}
+
+/// Two screeners, one around the other. What goes in meets the outer one first, what comes out meets it last.
+struct Both {
+    outer: Arc<Screen>,
+    inner: Arc<dyn Screener>,
+}
+
+#[async_trait]
+impl Screener for Both {
+    async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
+        match self.outer.message(run, message).await {
+            Screened::Passed(message, by) => then(by, self.inner.message(run, message).await),
+            blocked => blocked,
+        }
+    }
+
+    async fn call(&self, run: &RunId, call: ToolCall) -> Screened<ToolCall> {
+        match self.outer.call(run, call).await {
+            Screened::Passed(call, by) => then(by, self.inner.call(run, call).await),
+            blocked => blocked,
+        }
+    }
+
+    async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending {
+        self.outer.ending(child, self.inner.ending(child, ending).await).await
+    }
+}
+
+/// What the second screener left, with those who had a hand in it before.
+fn then<T>(mut before: Vec<levity_core::Intervention>, screened: Screened<T>) -> Screened<T> {
+    match screened {
+        Screened::Passed(taken, by) => {
+            before.extend(by);
+            Screened::Passed(taken, before)
+        }
+        blocked => blocked,
+    }
+}

@@ -1,0 +1,263 @@
+//! Guards around an executor that is no agent's.
+
+use levity_core::{
+    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor, Input, Limits,
+    Machine, MachineKind, ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request, Response, Status,
+    Step, ToolCall, ToolError, ToolResult, ToolRun,
+};
+use levity_loop::Guarded;
+use levity_runtime::Job;
+use serde_json::Value;
+
+use super::*;
+
+/// Wants a call of a model, a call of a tool and a child, one after the other, and ends with all that came of them.
+#[derive(Debug, Default)]
+struct Three {
+    came: Vec<String>,
+    ending: Option<Ending>,
+}
+
+fn call() -> ToolCall {
+    ToolCall::new("c", "tool", json!({"what": "hush tool"}))
+}
+
+impl Machine for Three {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("three", 1)
+    }
+
+    fn save(&self) -> Value {
+        Value::Null
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        match input {
+            Input::Begin { .. } => {
+                let call = ModelCall::new("main", Request::new(), Offer::None);
+                step.want(EffectId::new(0), Effect::Model(call));
+            }
+            Input::Finished { outcome, .. } => {
+                self.came.push(match outcome {
+                    Outcome::Model(Ok(response)) => response.message.text().into_owned(),
+                    Outcome::Tool(result) => result.text().into_owned(),
+                    Outcome::Child(ending) => format!("{} ({})", ending.text, ending.status),
+                    other => format!("{other:?}"),
+                });
+                let child = ChildRun::new("below", json!({"what": "hush child"}));
+                match self.came.len() {
+                    1 => step.want(EffectId::new(1), Effect::Tool(ToolRun::new(call()))),
+                    2 => step.want(EffectId::new(2), Effect::Child(child)),
+                    _ => self.ending = Some(Ending::new(Status::Complete)),
+                }
+            }
+            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+/// Ends at once with what it was made with.
+struct Says(String, Option<Ending>);
+
+impl Machine for Says {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("says", 1)
+    }
+
+    fn save(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn apply(&mut self, _: Input, _: &mut Step) {
+        let mut ending = Ending::new(Status::Complete);
+        ending.text = format!("{} hush below", self.0.replace("****", "stars"));
+        self.1 = Some(ending);
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.1.as_ref()
+    }
+}
+
+/// An executor without any of an agent's parts, and what it was given.
+#[derive(Clone, Default)]
+struct Own(Arc<Mutex<Vec<String>>>, Option<&'static str>);
+
+impl Own {
+    fn given(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Executor for Own {
+    fn prepare(&self, effect: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        let prepared = Prepared::new(EffectClass::ReadOnly);
+        match (effect, self.1) {
+            (Effect::Tool(_), Some(reason)) => prepared.permit(Permit::ask(reason)).into(),
+            _ => prepared.into(),
+        }
+    }
+
+    async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
+        match effect {
+            Effect::Model(_) => {
+                cx.live.send(EventKind::Delta { effect: cx.effect, delta: Delta::Text("hush".into()) });
+                Outcome::Model(Ok(Response::new(Message::assistant("hush model"))))
+            }
+            Effect::Tool(run) => {
+                self.0.lock().unwrap().push(run.call.args.to_string());
+                Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("hush result"))))
+            }
+            _ => Outcome::Unknown,
+        }
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let input = saved.and_then(Value::as_str).map_or_else(|| child.input.to_string(), str::to_owned);
+        if saved.is_none() {
+            self.0.lock().unwrap().push(input.clone());
+        }
+        Ok(Child::new(Says(input, None), Arc::new(Self::default()), Limits::new()))
+    }
+}
+
+fn stars(stages: &[Stage], seen: &Seen) -> Probe {
+    probe("stars", stages, seen, |subject| swap(subject, "hush", "****"))
+}
+
+/// The machine, what the executor was given, the events, and the journal.
+async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, String) {
+    let ((runtime, journal), id) = (runtime(), RunId::new("r"));
+    let job = Job::new(Three::default(), Arc::new(guarded)).id(id.clone());
+    let mut run = runtime.start(job.audit(|_, _| async { Ok(Three::default()) }));
+    let (mut stream, mut events) = (run.events(), Vec::new());
+    while let Some(event) = stream.next().await {
+        events.push(event);
+    }
+    let machine = run.await.unwrap().machine;
+    let below = id.child(EffectId::new(2));
+    (machine, own.given(), events, written(&journal, &id) + &written(&journal, &below))
+}
+
+#[tokio::test]
+async fn guarded_executor_has_guards_see_replies_calls_results_and_children() {
+    let (own, seen) = (Own::default(), Seen::default());
+    let guarded = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
+    let (machine, given, events, kept) = driven(own, guarded).await;
+    assert_eq!(given, [r#"{"what":"**** tool"}"#, r#"{"what":"**** child"}"#]);
+    let below = r#"{"what":"stars child"} **** below (complete)"#;
+    assert_eq!(machine.came, ["**** model", "**** result", below]);
+    assert!(!kept.contains("hush model") && !kept.contains("hush result"), "{kept}");
+    let told = serde_json::to_string(&events).unwrap();
+    assert!(
+        told.contains("**** model") && !told.contains("hush model") && !told.contains("hush result"),
+        "{told}"
+    );
+    // What the child was given is in its outcome of making only, so the last is of its end.
+    let stages: Vec<_> = stepped_in(&events).into_iter().map(|by| by.stage).collect();
+    assert_eq!(stages, [Stage::Answer, Stage::Call, Stage::Result, Stage::Result]);
+    assert_eq!(seen.texts(Stage::Call).len(), 2);
+}
+
+#[tokio::test]
+async fn guarded_executor_makes_no_call_and_no_child_that_a_guard_blocks() {
+    let own = Own::default();
+    let block = probe("strict", &[Stage::Call], &Seen::default(), |_| Verdict::block("not here"));
+    let (machine, given, ..) = driven(own.clone(), Guarded::new(own).guard(block)).await;
+    assert!(given.is_empty(), "{given:?}");
+    assert!(
+        machine.came[1].contains("not here") && machine.came[2].contains("not here"),
+        "{:?}",
+        machine.came
+    );
+}
+
+#[tokio::test]
+async fn guarded_executor_leaves_it_to_the_runtime_to_ask_a_person() {
+    let own = Own(Arc::default(), Some("it is dear"));
+    let (machine, given, ..) =
+        driven(own.clone(), Guarded::new(own).guard(stars(&ALL, &Seen::default()))).await;
+    assert!(machine.came[1].contains("it is dear"), "{:?}", machine.came);
+    assert_eq!(given, [r#"{"what":"**** child"}"#], "nobody was asked, so it was not called");
+}
+
+#[tokio::test]
+async fn guarded_executor_around_a_guarded_one_has_both_look() {
+    let (own, seen) = (Own::default(), Seen::default());
+    let inner = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
+    let outer = probe("outer", &ALL, &seen, |subject| swap(subject, "****", "++++"));
+    let guarded = Guarded::new(inner).guard(outer);
+    let screener = guarded.inspect().screener.unwrap();
+    let said = Arc::new(Message::user("hush"));
+    let levity_core::Screened::Passed(message, by) = screener.message(&RunId::new("r"), said).await else {
+        panic!("nobody blocks it")
+    };
+    assert_eq!((&*message.text(), by.len()), ("****", 1), "what goes in meets the outer one first");
+    let names: Vec<String> = guarded.inspect().setup.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["the guards", "the guards"]);
+    let (machine, given, events, _) = driven(own, guarded).await;
+    assert_eq!(given[0], r#"{"what":"**** tool"}"#);
+    assert_eq!(machine.came[..2], ["++++ model", "++++ result"]);
+    assert!(machine.came[2].ends_with("++++ below (complete)"), "{:?}", machine.came);
+    let by: Vec<_> = stepped_in(&events).into_iter().map(|by| by.guard.to_string()).collect();
+    assert_eq!(by, ["stars", "outer", "stars", "stars", "outer", "stars", "outer"]);
+}
+
+#[tokio::test]
+async fn what_is_said_to_a_run_of_a_guarded_executor_is_screened() {
+    /// Takes what it is told, and ends by it.
+    #[derive(Debug, Default)]
+    struct Listens(Option<Ending>);
+
+    impl Machine for Listens {
+        fn kind(&self) -> MachineKind {
+            MachineKind::new("listens", 1)
+        }
+
+        fn save(&self) -> Value {
+            Value::Null
+        }
+
+        fn apply(&mut self, input: Input, step: &mut Step) {
+            match input {
+                Input::Begin { .. } => {
+                    let wait = levity_core::Wait::new(Duration::from_secs(3_600));
+                    step.want(EffectId::new(0), Effect::Wait(wait));
+                }
+                Input::Say(message) => {
+                    let mut ending = Ending::new(Status::Complete);
+                    ending.text = message.text().into_owned();
+                    self.0 = Some(ending);
+                }
+                _ => {}
+            }
+        }
+
+        fn ending(&self) -> Option<&Ending> {
+            self.0.as_ref()
+        }
+    }
+
+    let words =
+        probe("words", &[Stage::Input], &Seen::default(), |subject| match subject.text().contains("never") {
+            true => Verdict::block("no such word"),
+            false => swap(subject, "hush", "****"),
+        });
+    let journal = MemoryJournal::new();
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::new());
+    let guarded = Arc::new(Guarded::new(Own::default()).guard(words).world(Arc::new(ManualWorld::new())));
+    let run = runtime.start(Job::new(Listens::default(), guarded).id(RunId::new("r")));
+    let control = run.control().clone();
+    let blocked = control.say("never").await.unwrap_err();
+    assert!(matches!(blocked, ControlError::Blocked { .. }), "{blocked}");
+    control.say("hush now").await.unwrap();
+    assert_eq!(run.await.unwrap().machine.0.unwrap().text, "**** now");
+    let kept = written(&journal, &RunId::new("r"));
+    assert!(!kept.contains("hush") && !kept.contains("never"), "{kept}");
+}

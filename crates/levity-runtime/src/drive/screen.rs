@@ -1,0 +1,232 @@
+//! What people say to a run is screened before it is written down, where somebody does that.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use levity_core::{
+    Command, ControlError, Decision, EffectId, Entry, Executor, Intervention, Machine, Message, Outcome,
+    Post, RunId, RuntimeError, Screened, Screener, Stage, ToolCall,
+};
+
+use super::{Ack, Around, Came, Driver};
+use crate::control::{Order, What};
+
+/// Orders that are screened, one after the other, while the run goes on.
+#[derive(Default)]
+pub(super) struct Screening(VecDeque<BoxFuture<'static, ScreenedOrder>>);
+
+/// What is left of an order, and who stepped in.
+pub(super) type ScreenedOrder = (Option<Order>, Vec<Intervention>);
+
+impl Screening {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next order that was screened. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> ScreenedOrder {
+        let Some(first) = self.0.front_mut() else { return pending().await };
+        let screened = first.await;
+        self.0.pop_front();
+        screened
+    }
+}
+
+impl<M: Machine + 'static> Driver<M> {
+    /// Takes an order at once, unless there is something in it to screen.
+    pub(super) fn screen_order(&mut self, order: Order) -> (Vec<Entry>, Vec<Ack>) {
+        let call = match &order.what {
+            What::Command(Command::Say { .. }) => None,
+            What::Decide(effect, decision) if is_worded(decision) => match self.asked(*effect) {
+                Some(call) => Some(call),
+                // It is refused, and nobody need look at it.
+                None => return self.take_order(order),
+            },
+            _ => return self.take_order(order),
+        };
+        let Some(screener) = self.around.screener() else { return self.take_order(order) };
+        let run = self.state.run.clone();
+        self.screening.0.push_back(Box::pin(screened_order(screener, run, call, order)));
+        (Vec::new(), Vec::new())
+    }
+
+    /// Takes what is left of an order that was screened.
+    pub(super) fn take_screened(&mut self, (order, guarded): ScreenedOrder) -> (Vec<Entry>, Vec<Ack>) {
+        let (taken, acks) = order.map(|order| self.take_order(order)).unwrap_or_default();
+        (guarded.into_iter().map(stepped_in).chain(taken).collect(), acks)
+    }
+
+    /// Takes what others have left for the run. The run waits while that is screened: what a journal has given out
+    /// is forgotten with the next append.
+    pub(super) async fn screen_posts(&mut self, posts: Vec<Post>) -> Vec<Entry> {
+        let Some(screener) = self.around.screener().filter(|_| posts.iter().any(has_words)) else {
+            return self.take_posts(posts);
+        };
+        let (mut entries, mut left) = (Vec::new(), Vec::with_capacity(posts.len()));
+        for post in posts {
+            let call = match &post {
+                Post::Decide { effect, .. } => self.asked(*effect),
+                _ => None,
+            };
+            let (post, guarded) = screened_post(&*screener, &self.state.run, call, post).await;
+            entries.extend(guarded.into_iter().map(stepped_in));
+            left.extend(post);
+        }
+        entries.extend(self.take_posts(left));
+        entries
+    }
+
+    /// Takes what people have left for a run with a screener while nobody drove it, before it asks again and before a model
+    /// is called.
+    pub(super) async fn screen_left(&mut self) -> Result<(), RuntimeError> {
+        if !self.keeps() || self.around.screener().is_none() {
+            return Ok(());
+        }
+        let posts = self.log.posted_by_now().await?;
+        let entries = self.screen_posts(posts).await;
+        self.record(entries).await
+    }
+
+    /// The call that a question is about.
+    fn asked(&self, effect: EffectId) -> Option<ToolCall> {
+        let open = self.questions.get(effect).map(|question| &question.ask);
+        open.or_else(|| self.state.left_question(effect)).map(|ask| ask.call.clone())
+    }
+}
+
+impl Around {
+    fn screener(&self) -> Option<Arc<dyn Screener>> {
+        self.executor.inspect().screener
+    }
+}
+
+async fn screened_order(
+    screener: Arc<dyn Screener>,
+    run: RunId,
+    call: Option<ToolCall>,
+    Order { what, done }: Order,
+) -> ScreenedOrder {
+    let screened = match what {
+        What::Command(Command::Say { message }) => {
+            said(&*screener, &run, message).await.map(|message| What::Command(Command::Say { message }))
+        }
+        What::Decide(effect, decision) => screened_decision(&*screener, &run, call, decision)
+            .await
+            .map(|decision| What::Decide(effect, decision)),
+        what => Left(Ok((what, Vec::new()))),
+    };
+    match screened.0 {
+        Ok((what, guarded)) => (Some(Order { what, done }), guarded),
+        Err(intervention) => {
+            let _ = done.send(Err(ControlError::Blocked { run, intervention: intervention.clone() }));
+            (None, vec![intervention])
+        }
+    }
+}
+
+/// What is left of something that was left for a run, and who stepped in. `call` is what a decision is on.
+pub(crate) async fn screened_post(
+    screener: &dyn Screener,
+    run: &RunId,
+    call: Option<ToolCall>,
+    post: Post,
+) -> (Option<Post>, Vec<Intervention>) {
+    let screened = match post {
+        Post::Command(Command::Say { message }) => {
+            said(screener, run, message).await.map(|message| Post::Command(Command::Say { message }))
+        }
+        Post::Decide { effect, decision } => screened_decision(screener, run, call, decision)
+            .await
+            .map(|decision| Post::Decide { effect, decision }),
+        post => Left(Ok((post, Vec::new()))),
+    };
+    match screened.0 {
+        Ok((post, guarded)) => (Some(post), guarded),
+        Err(intervention) => (None, vec![intervention]),
+    }
+}
+
+/// What somebody in this process has decided, once it was screened. What is blocked is no answer, and the call is
+/// not made.
+pub(super) async fn decided(
+    executor: &dyn Executor,
+    run: &RunId,
+    call: ToolCall,
+    decision: Decision,
+) -> Came {
+    let screener = if is_worded(&decision) { executor.inspect().screener } else { None };
+    let Some(screener) = screener else { return Came::Finished(Outcome::Decision(decision), None) };
+    let (decision, guarded) = match screened_decision(&*screener, run, Some(call), decision).await.0 {
+        Ok(left) => left,
+        Err(by) => (Decision::deny(by.to_string()), vec![by]),
+    };
+    Came::Decided(Outcome::Decision(decision), guarded)
+}
+
+/// What is left and who had a hand in it, or who blocked it.
+struct Left<T>(Result<(T, Vec<Intervention>), Intervention>);
+
+impl<T> Left<T> {
+    fn map<U>(self, into: impl FnOnce(T) -> U) -> Left<U> {
+        Left(self.0.map(|(taken, guarded)| (into(taken), guarded)))
+    }
+}
+
+impl<T> From<Screened<T>> for Left<T> {
+    fn from(screened: Screened<T>) -> Self {
+        Self(match screened {
+            Screened::Passed(taken, guarded) => Ok((taken, guarded)),
+            Screened::Blocked(by) => Err(by),
+            _ => Err(Intervention::blocked("guard", Stage::Input, "nobody knows what was said")),
+        })
+    }
+}
+
+async fn said(screener: &dyn Screener, run: &RunId, message: Arc<Message>) -> Left<Arc<Message>> {
+    screener.message(run, message).await.into()
+}
+
+/// Screens what a person says by a decision. A denial holds whatever becomes of its reason.
+async fn screened_decision(
+    screener: &dyn Screener,
+    run: &RunId,
+    call: Option<ToolCall>,
+    decision: Decision,
+) -> Left<Decision> {
+    let user = |text| Arc::new(Message::user(text));
+    match decision {
+        Decision::Answer { text } => {
+            said(screener, run, user(text)).await.map(|said| Decision::answer(said.text()))
+        }
+        Decision::Deny { reason } => match said(screener, run, user(reason)).await.0 {
+            Err(by) => Left(Ok((Decision::deny(by.to_string()), vec![by]))),
+            left => Left(left).map(|said| Decision::deny(said.text())),
+        },
+        Decision::Edit { args } => {
+            let mut call = call.unwrap_or_else(|| ToolCall::new("", "", args.clone()));
+            (call.args, call.raw, call.opaque) = (args, None, None);
+            Left::from(screener.call(run, call).await).map(|call| Decision::edit(call.args))
+        }
+        decision => Left(Ok((decision, Vec::new()))),
+    }
+}
+
+/// Whether a person says something by this.
+fn is_worded(decision: &Decision) -> bool {
+    !matches!(decision, Decision::Allow)
+}
+
+/// The same of what is left for a run.
+pub(crate) fn has_words(post: &Post) -> bool {
+    match post {
+        Post::Command(command) => matches!(command, Command::Say { .. }),
+        Post::Decide { decision, .. } => is_worded(decision),
+        _ => false,
+    }
+}
+
+pub(crate) fn stepped_in(intervention: Intervention) -> Entry {
+    Entry::Commanded(Command::Guarded(intervention))
+}

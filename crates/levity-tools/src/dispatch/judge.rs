@@ -1,0 +1,35 @@
+//! Decisions on calls that block their thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use levity_core::Permit;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+/// Decides on a thread that may be blocked, where there is one. Dropping the future gives up a decision that has not begun.
+pub(super) async fn on_thread(judge: impl FnOnce() -> Permit + Send + 'static) -> Permit {
+    let Ok(runtime) = Handle::try_current() else { return judge() };
+    // It panics where the system has no thread left.
+    let Ok(thread) = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(judge))) else {
+        return Permit::deny("the policy needs a thread of its own, and the system has none left");
+    };
+    let mut thread = Thread(thread);
+    match (&mut thread.0).await {
+        Ok(permit) => permit,
+        Err(error) if error.is_panic() => panicked(),
+        Err(_) => Permit::deny("the program is ending"),
+    }
+}
+
+/// What holds when the policy panics.
+pub(super) fn panicked() -> Permit {
+    Permit::deny("the policy panicked on this call")
+}
+
+struct Thread(JoinHandle<Permit>);
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
