@@ -16,3 +16,4 @@ mod resume;
 mod rounds;
 mod router;
 mod steer;
+mod upgrade;
