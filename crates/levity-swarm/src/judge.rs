@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use levity_core::text::{clipped, fenced, head};
 use levity_core::{Error, Limits, Model, Result};
+use levity_graph::Drafts;
 use levity_llm::json::repair;
 use levity_loop::Agent;
 use serde_json::{Map, Value};
@@ -151,35 +152,19 @@ fn words(fields: &Map<String, Value>, key: &str) -> String {
     }
 }
 
-/// How far asking is.
-#[derive(Debug, Default)]
-pub(crate) struct Asking {
-    attempt: u32,
-    complaint: Option<String>,
-    previous: Arc<str>,
-}
+/// How often a verdict is asked for.
+pub(crate) const TRIES: u32 = 2;
 
-impl Asking {
-    /// How often a verdict is asked for.
-    const TRIES: u32 = 2;
+/// Says what is wrong with the answer before, if there was one.
+pub(crate) fn complain(drafts: &Drafts, text: &mut String) {
     /// How much is shown of what was answered before, in bytes.
     const MOST_SHOWN: usize = 8_000;
-
-    /// Notes what is wrong with an answer; whether it may be asked for once more.
-    pub(crate) fn again(&mut self, complaint: String, previous: Arc<str>) -> bool {
-        self.attempt += 1;
-        (self.complaint, self.previous) = (Some(complaint), previous);
-        self.attempt < Self::TRIES
-    }
-
-    pub(crate) fn complain(&self, text: &mut String) {
-        let Some(complaint) = &self.complaint else { return };
-        let previous = fenced(&clipped(&self.previous, Self::MOST_SHOWN));
-        let _ = write!(
-            text,
-            "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- {complaint}\nAnswer with the JSON alone.\n"
-        );
-    }
+    let [complaint, ..] = drafts.complaints() else { return };
+    let previous = fenced(&clipped(drafts.previous().unwrap_or_default(), MOST_SHOWN));
+    let _ = write!(
+        text,
+        "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- {complaint}\nAnswer with the JSON alone.\n"
+    );
 }
 
 #[cfg(test)]

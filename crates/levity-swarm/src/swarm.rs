@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -146,11 +145,6 @@ impl Swarm {
     pub(crate) fn begin_with(&self, goal: String) -> Start {
         let pattern = self.inner.rules.pattern.name().to_owned();
         Start { pattern, goal, limits: self.inner.limits, ..Start::default() }
-    }
-
-    /// What was done before, by id; none, for a first plan.
-    pub(crate) fn none() -> BTreeMap<Arc<str>, usize> {
-        BTreeMap::new()
     }
 }
 

@@ -1,15 +1,17 @@
 //! The machine of a router and its workers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Limit, Limits, Step as Wants};
+use levity_core::{Limit, Step as Wants};
+use levity_graph::Drafts;
 
 use super::Router;
-use super::jobs::Job;
+use crate::bus::{Draft, Recipient};
+use crate::crew::Crew;
 use crate::desk::{Came, Desk, Duty};
-use crate::effort;
 use crate::machine::{Play, Shown};
+use crate::names::ROUTER;
 use crate::notice::{Notice, PlannedBy};
 use crate::plan::{Delegation, Order};
 use crate::rules::Start;
@@ -19,33 +21,25 @@ pub(crate) struct Routed {
     pub(super) router: Router,
     /// Which round, from 1; 0 before the first plan is asked for.
     pub(super) round: u32,
-    pub(super) planning: Planning,
-    /// All that was delegated, in the order in which it is reported. Those of the round begin at `base`.
+    pub(super) drafts: Drafts,
+    /// All that was delegated, in the order in which it is reported.
     pub(super) jobs: Vec<Job>,
-    pub(super) base: usize,
+    /// Who does the delegations of the round.
+    pub(super) crew: Crew,
     /// Places by id, of all rounds.
     pub(super) ids: BTreeMap<Arc<str>, usize>,
     /// What the plan that is taken on does again, by id.
     pub(super) again: BTreeMap<Arc<str>, Arc<str>>,
-    /// Those that may begin, the first in the plan first.
-    pub(super) ready: BTreeSet<usize>,
-    pub(super) running: usize,
-    /// How many of the round are not settled.
-    pub(super) open: usize,
-    /// What is on the bus goes up to this job.
-    pub(super) head: usize,
-    /// What each of the round may use at most.
-    pub(super) share: Limits,
-    /// Those who have left messages, of all rounds.
-    pub(super) noted: BTreeSet<usize>,
+    /// What workers have said to others, by the places of their delegations, of all rounds.
+    pub(super) notes: BTreeMap<usize, Vec<Draft>>,
 }
 
-/// How far the plan of a round is.
-#[derive(Debug, Default)]
-pub(super) struct Planning {
-    pub(super) attempt: u32,
-    pub(super) complaints: Vec<String>,
-    pub(super) previous: String,
+/// A delegation; what came of it is in the report of the same place.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) delegation: Delegation,
+    /// Those it depends on, of this and of earlier rounds.
+    pub(super) needs: Vec<usize>,
 }
 
 impl Routed {
@@ -53,17 +47,12 @@ impl Routed {
         Self {
             router: router.clone(),
             round: 0,
-            planning: Planning::default(),
+            drafts: Drafts::default(),
             jobs: Vec::new(),
-            base: 0,
+            crew: Crew::new(Recipient::One(ROUTER.into())),
             ids: BTreeMap::new(),
             again: BTreeMap::new(),
-            ready: BTreeSet::new(),
-            running: 0,
-            open: 0,
-            head: 0,
-            share: Limits::new(),
-            noted: BTreeSet::new(),
+            notes: BTreeMap::new(),
         }
     }
 
@@ -78,8 +67,6 @@ impl Routed {
     ) {
         let round = self.round;
         desk.tell(wants, || Notice::Planned { round, by, plan: plan.clone() });
-        (self.base, self.open) = (self.jobs.len(), plan.len());
-        self.share = effort::share(desk, plan.len());
         self.add_jobs(plan, order, desk);
         self.announce(desk, wants);
         self.pump(desk, wants);
@@ -87,17 +74,15 @@ impl Routed {
 
     /// Begins what may begin; when all is settled, sees what is to be done about the rest, and puts the results together.
     pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
-        while self.running < desk.rules.parallel {
-            if !self.ready.is_empty() {
+        while self.crew.has_room(desk) {
+            if self.crew.has_ready() {
                 self.keep_a_call(desk);
             }
-            if desk.near.is_some() {
-                self.skip_rest(desk, wants);
-            }
-            let Some(at) = self.ready.pop_first() else { break };
-            self.begin_job(at, desk, wants);
+            self.crew.skip_rest(desk, wants);
+            let Some(seat) = self.crew.next(desk) else { break };
+            self.begin_job(seat, desk, wants);
         }
-        if self.open == 0 && !self.jobs.is_empty() && self.running == 0 {
+        if self.crew.is_over() && !self.jobs.is_empty() {
             self.settled(desk, wants);
         }
     }
@@ -107,7 +92,7 @@ impl Routed {
         let Some(most) = desk.start.limits.model_calls.filter(|_| self.router.closes().is_some()) else {
             return;
         };
-        let taken = desk.stats.model_calls.saturating_add(self.running as u64);
+        let taken = desk.stats.model_calls.saturating_add(self.crew.running() as u64);
         if taken.saturating_add(1) >= most {
             desk.near = desk.near.or(Some(Limit::ModelCalls));
         }
@@ -140,7 +125,7 @@ impl Play for Routed {
     }
 
     fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
-        if desk.near.is_some() && self.open > 0 {
+        if desk.near.is_some() && !self.crew.is_settled() {
             self.pump(desk, wants);
         }
     }
@@ -150,7 +135,7 @@ impl Play for Routed {
     }
 
     fn shown(&self) -> Shown {
-        let plan = self.jobs.iter().map(|job| (*job.delegation).clone()).collect();
+        let plan = self.jobs.iter().map(|job| job.delegation.clone()).collect();
         Shown { plan, ..Shown::default() }
     }
 }
