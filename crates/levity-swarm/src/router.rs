@@ -9,11 +9,9 @@ use crate::names::ROUTER;
 
 mod brief;
 mod close;
-mod jobs;
 mod machine;
 mod planning;
 mod shape;
-mod task;
 
 pub(crate) use machine::Routed;
 

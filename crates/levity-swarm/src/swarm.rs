@@ -143,8 +143,9 @@ impl Swarm {
     }
 
     pub(crate) fn begin_with(&self, goal: String) -> Start {
-        let pattern = self.inner.rules.pattern.name().to_owned();
-        Start { pattern, goal, limits: self.inner.limits, ..Start::default() }
+        let pattern = &self.inner.rules.pattern;
+        let (pattern, state) = (pattern.name().to_owned(), pattern.state());
+        Start { pattern, state, goal, limits: self.inner.limits, ..Start::default() }
     }
 }
 

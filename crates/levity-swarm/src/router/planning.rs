@@ -12,13 +12,13 @@ use crate::desk::{Came, Desk, Duty, Work};
 use crate::keywords;
 use crate::names::ROUTER;
 use crate::notice::{Notice, PlannedBy};
-use crate::plan::{Answered, Delegation, Known, Order, PlanFault, PlanFaults, check, read};
+use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
 
 impl Routed {
     /// A plan of the host's, which was checked when the run was made.
     pub(super) fn host_plan(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut Wants) {
         self.round = 1;
-        match self.check(&plan, plan.len(), desk) {
+        match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
             Err(faults) => self.fall_back(&format!("the plan that was given: {faults}"), desk, wants),
         }
@@ -50,7 +50,7 @@ impl Routed {
                 let faults = PlanFault::Unreadable { what: why.error }.into();
                 return self.rejected(&faults, None, desk, wants);
             }
-            _ => read(&came.text, &self.ids),
+            _ => read(&came.text, &self.work.ids),
         };
         match read {
             Ok(Answered::Answer(text)) if self.round == 1 => desk.answer(ROUTER, text, wants),
@@ -70,21 +70,16 @@ impl Routed {
         if self.round > 1 {
             self.rename(&mut plan);
         }
-        match self.check(&plan, self.router.most, desk) {
+        match self.work.check(&plan, self.router.most, desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Router, desk, wants),
             Err(faults) => self.rejected(&faults, Some(text), desk, wants),
         }
     }
 
-    fn check(&self, plan: &[Delegation], most: usize, desk: &Desk) -> Result<Order, PlanFaults> {
-        let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
-        check(plan, &Known { workers, router: ROUTER, done, reports, most })
-    }
-
     /// A later plan names what it does again as it was named before; it is told apart by the round.
     fn rename(&mut self, plan: &mut [Delegation]) {
         let own: BTreeSet<Arc<str>> = plan.iter().map(|one| one.id.clone()).collect();
-        let again = own.iter().filter(|id| self.ids.contains_key(*id));
+        let again = own.iter().filter(|id| self.work.ids.contains_key(*id));
         let renamed: BTreeMap<Arc<str>, Arc<str>> =
             again.map(|id| (id.clone(), self.free_id(id, &own))).collect();
         for id in plan.iter_mut().flat_map(|one| one.depends_on.iter_mut().chain([&mut one.id])) {
@@ -100,7 +95,7 @@ impl Routed {
         let mut number = self.round;
         loop {
             let new: Arc<str> = format!("{id}.{number}").into();
-            if !self.ids.contains_key(&new) && !own.contains(&new) {
+            if !self.work.ids.contains_key(&new) && !own.contains(&new) {
                 return new;
             }
             number = number.saturating_add(1);
@@ -134,7 +129,7 @@ impl Routed {
     fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
         desk.tell(wants, || Notice::FellBack { why: why.to_owned() });
         let plan = keywords::plan(&desk.start.goal, &desk.rules);
-        match self.check(&plan, plan.len(), desk) {
+        match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Keywords, desk, wants),
             Err(_) => self.close(desk, wants),
         }

@@ -3,6 +3,7 @@
 
 mod blackboard;
 mod bus;
+mod coordinator;
 mod crowd;
 mod debate;
 mod edges;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, share};
 
-use super::machine::Routed;
+use super::Delegated;
 use crate::bus::{Bus, Draft, Recipient};
 use crate::desk::Desk;
 
@@ -13,7 +13,7 @@ const MOST_GIVEN: usize = 200_000;
 /// How much of a message stands there.
 const MOST_MESSAGE: usize = 8_000;
 
-impl Routed {
+impl Delegated {
     /// The task of a delegation, with all that its worker is to know: what those it depends on have done, and what was said to
     /// it or to everybody by those before it. Who works beside it makes no difference.
     pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
