@@ -289,7 +289,7 @@ impl GraphMachine {
                 self.perform(place, wants);
                 continue;
             }
-            match self.steps.as_mut().and_then(Scheduler::pop) {
+            match self.steps.as_mut().and_then(|steps| steps.schedule.next()) {
                 Some(at) => self.begin_step(at, wants),
                 None => break,
             }
@@ -299,7 +299,7 @@ impl GraphMachine {
 
     fn end_if_done(&mut self) {
         let Some(steps) = self.steps.as_ref().filter(|_| self.ending.is_none()) else { return };
-        if steps.is_done() && self.doing.is_empty() && self.planning.is_none() {
+        if steps.schedule.is_done() && self.doing.is_empty() && self.planning.is_none() {
             self.conclude();
         }
     }

@@ -19,7 +19,9 @@ pub(crate) struct Scheduler {
     nodes: Vec<Node>,
     /// The steps that each stand-in stands in for.
     sources: HashMap<u32, Vec<u32>>,
-    schedule: Schedule,
+    /// Those on the longest way to an end are the most urgent. A list that is settled early leaves its step behind, which is passed
+    /// over. Held are steps that have failed and for which another way is looked for.
+    pub(crate) schedule: Schedule,
 }
 
 /// Where a step stands.
@@ -141,20 +143,9 @@ impl Scheduler {
         }
     }
 
-    /// Takes the most urgent of the steps that may begin: one on the longest way to an end, then by the order of the plan. A
-    /// list that is settled early leaves its step behind, which is passed over.
-    pub(crate) fn pop(&mut self) -> Option<u32> {
-        self.schedule.next()
-    }
-
     /// Puts a step back that has more to begin.
     pub(crate) fn push(&mut self, at: u32) {
         self.schedule.ready(at, self.graph.weight(at));
-    }
-
-    /// Whether every step is settled.
-    pub(crate) fn is_done(&self) -> bool {
-        self.schedule.is_done()
     }
 
     /// Settles a step, and finds what may begin now. Returns what is skipped because of it.
@@ -184,18 +175,13 @@ impl Scheduler {
 
     /// No other way was found for the steps that were held.
     pub(crate) fn let_go(&mut self) -> Vec<Skipped> {
-        let held: Vec<u32> = self.held().collect();
+        let held: Vec<u32> = self.schedule.held().collect();
         let mut skipped = Vec::new();
         for at in held {
             self.schedule.let_go(at);
             self.release(at, &mut skipped);
         }
         skipped
-    }
-
-    /// The steps that have failed and for which another way is looked for.
-    pub(crate) fn held(&self) -> impl Iterator<Item = u32> {
-        self.schedule.held()
     }
 
     /// Tells those behind a settled step; what is skipped because of it is settled, too, and so on.

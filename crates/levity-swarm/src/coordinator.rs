@@ -310,8 +310,8 @@ impl Play for Coordinated {
 
     fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let Duty::Work(seat) = duty else { return };
-        if let Some(gave) = self.work.worked(seat as usize, came, desk, wants) {
-            self.signals.insert(gave.place, gave.signals);
+        if let Some((place, signals)) = self.work.worked(seat as usize, came, desk, wants) {
+            self.signals.insert(place, signals);
             self.pump(desk, wants);
         }
     }

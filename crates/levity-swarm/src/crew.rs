@@ -204,13 +204,8 @@ impl Crew {
         self.schedule.next().map(|at| at as usize)
     }
 
-    /// Has a worker begin, who may remember what it did in earlier rounds.
-    pub(crate) fn begin(&mut self, at: usize, task: String, desk: &mut Desk, wants: &mut Wants) {
-        self.begin_knowing(0..self.base, at, task, desk, wants);
-    }
-
     /// Has a worker begin, who may remember what it did at these places among the reports.
-    pub(crate) fn begin_knowing(
+    pub(crate) fn begin(
         &mut self,
         places: impl Iterator<Item = usize>,
         at: usize,
@@ -226,12 +221,7 @@ impl Crew {
         self.running += 1;
         let worker = seat.worker.clone();
         let effect = desk.want(&worker, &work, Duty::Work(number), wants);
-        let report = &mut desk.reports[self.base + at];
-        report.status = ReportStatus::Running;
-        report.attempts = report.attempts.saturating_add(1);
-        report.worker = worker.clone();
-        let (id, attempt) = (report.id.clone(), report.attempts);
-        desk.tell(wants, || Notice::Began { id, worker, effect, attempt });
+        desk.began(self.base + at, worker, effect, wants);
     }
 
     fn work(&self, places: impl Iterator<Item = usize>, at: usize, task: String, desk: &Desk) -> Work {
@@ -263,24 +253,16 @@ impl Crew {
         let by = seat.worker.clone();
         let said = talk::drafts(&by, &came.signals, &desk.rules.names);
         seat.letters.extend(said.iter().cloned());
-        let report = &mut desk.reports[self.base + at];
-        report.usage += came.usage;
-        report.stats += came.stats;
-        (report.text, report.run) = (came.text.clone(), Some(came.run));
+        desk.ended(self.base + at, &came);
         let then = match came.result {
-            Ok(()) => self.done(at, desk, wants),
+            Ok(()) => {
+                desk.done(self.base + at, wants);
+                self.settle(at);
+                None
+            }
             Err(why) => Some(self.not_done(at, why, desk, wants)),
         };
         Some(Heard { by, then, text: came.text, signals: came.signals, said })
-    }
-
-    fn done(&mut self, at: usize, desk: &mut Desk, wants: &mut Wants) -> Option<Then> {
-        let report = &mut desk.reports[self.base + at];
-        (report.status, report.error) = (ReportStatus::Done, None);
-        let (id, worker) = (report.id.clone(), report.worker.clone());
-        self.settle(at);
-        desk.tell(wants, || Notice::Done { id, worker });
-        None
     }
 
     fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) -> Then {

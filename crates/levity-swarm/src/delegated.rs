@@ -37,13 +37,6 @@ struct Job {
     needs: Vec<usize>,
 }
 
-/// What came of an attempt.
-pub(crate) struct Gave {
-    /// The place among the reports.
-    pub(crate) place: usize,
-    pub(crate) signals: Vec<Signal>,
-}
-
 impl Delegated {
     pub(crate) fn new(lead: &'static str) -> Self {
         let crew = Crew::new(Recipient::One(lead.into()));
@@ -139,17 +132,17 @@ impl Delegated {
             Some(card) if card.scope != Scope::Task => (0..self.base()).chain(self.before(at)).collect(),
             _ => Vec::new(),
         };
-        self.crew.begin_knowing(known.into_iter(), seat, task, desk, wants);
+        self.crew.begin(known.into_iter(), seat, task, desk, wants);
     }
 
-    /// A worker has ended.
+    /// A worker has ended. Returns the place among the reports, and the signals.
     pub(crate) fn worked(
         &mut self,
         seat: usize,
         came: Came,
         desk: &mut Desk,
         wants: &mut Wants,
-    ) -> Option<Gave> {
+    ) -> Option<(usize, Vec<Signal>)> {
         let heard = self.crew.came(seat, came, desk, wants)?;
         let place = self.base() + seat;
         if !heard.said.is_empty() {
@@ -168,7 +161,7 @@ impl Delegated {
             Some(_) => {}
         }
         self.crew.flush(desk, wants);
-        Some(Gave { place, signals: heard.signals })
+        Some((place, heard.signals))
     }
 
     /// Whether something failed in the round that another could do.

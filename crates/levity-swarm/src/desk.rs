@@ -161,6 +161,32 @@ impl Desk {
         }
     }
 
+    /// An attempt at what a report is of has begun.
+    pub(crate) fn began(&mut self, at: usize, worker: Arc<str>, effect: EffectId, wants: &mut Wants) {
+        let report = &mut self.reports[at];
+        report.status = ReportStatus::Running;
+        report.attempts = report.attempts.saturating_add(1);
+        report.worker = worker.clone();
+        let (id, attempt) = (report.id.clone(), report.attempts);
+        self.tell(wants, || Notice::Began { id, worker, effect, attempt });
+    }
+
+    /// An attempt has ended, one way or another.
+    pub(crate) fn ended(&mut self, at: usize, came: &Came) {
+        let report = &mut self.reports[at];
+        report.usage += came.usage;
+        report.stats += came.stats;
+        (report.text, report.run) = (came.text.clone(), Some(came.run.clone()));
+    }
+
+    /// What a report is of is done.
+    pub(crate) fn done(&mut self, at: usize, wants: &mut Wants) {
+        let report = &mut self.reports[at];
+        (report.status, report.error) = (ReportStatus::Done, None);
+        let (id, worker) = (report.id.clone(), report.worker.clone());
+        self.tell(wants, || Notice::Done { id, worker });
+    }
+
     /// What failed was to be tried again, and is not.
     pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut Wants) {
         let report = &mut self.reports[at];

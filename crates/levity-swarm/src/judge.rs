@@ -8,7 +8,7 @@ use levity_core::text::{clipped, fenced, head};
 use levity_core::{Error, Limits, Model, Result};
 use levity_graph::Drafts;
 use levity_llm::json::repair;
-use levity_loop::Agent;
+use levity_loop::{Agent, AgentBuilder};
 use serde_json::{Map, Value};
 
 use crate::desk::{Desk, Work};
@@ -25,10 +25,25 @@ pub(crate) struct Judge {
     pub(crate) timeout: Duration,
 }
 
+/// Who plans or judges, until the swarm is built.
 #[derive(Clone)]
-enum By {
+pub(crate) enum By {
     Model(Arc<dyn Model>),
     Agent(Agent),
+}
+
+impl By {
+    /// The agent, or one on the model with these instructions, set up further.
+    pub(crate) fn agent(
+        &self,
+        instructions: &str,
+        set_up: impl FnOnce(AgentBuilder) -> AgentBuilder,
+    ) -> Result<Agent> {
+        match self {
+            Self::Agent(agent) => Ok(agent.clone()),
+            Self::Model(model) => set_up(Agent::builder(model.clone()).instructions(instructions)).build(),
+        }
+    }
 }
 
 impl Judge {
@@ -54,15 +69,7 @@ impl Judge {
     }
 
     pub(crate) fn leads(&self, instructions: &str) -> Result<Vec<(&'static str, Agent)>> {
-        let agent = match &self.by {
-            None => return Ok(Vec::new()),
-            Some(By::Agent(agent)) => agent.clone(),
-            Some(By::Model(model)) => {
-                let agent = Agent::builder(model.clone()).instructions(instructions).build();
-                agent?
-            }
-        };
-        Ok(vec![(JUDGE, agent)])
+        self.by.iter().map(|by| Ok((JUDGE, by.agent(instructions, |agent| agent)?))).collect()
     }
 
     pub(crate) fn check(&self, rounds: u32, most: u32) -> Result<()> {

@@ -382,7 +382,7 @@ impl GraphMachine {
     /// Has the planner look for another way, unless it does so already.
     pub(super) fn replan_if_needed(&mut self, wants: &mut Wants) {
         let Some(steps) = self.steps.as_ref().filter(|_| self.planning.is_none()) else { return };
-        let failed: Vec<StepId> = steps.held().map(|at| self.id(at)).collect();
+        let failed: Vec<StepId> = steps.schedule.held().map(|at| self.id(at)).collect();
         if failed.is_empty() {
             return;
         }

@@ -94,7 +94,7 @@ impl Boarding {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.task(seat, desk);
-            self.crew.begin(seat, task, desk, wants);
+            self.crew.begin(0..self.crew.base(), seat, task, desk, wants);
         }
         if self.crew.is_over() {
             self.round_over(desk, wants);

@@ -69,7 +69,7 @@ impl Debating {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.turn(seat, desk);
-            self.crew.begin(seat, task, desk, wants);
+            self.crew.begin(0..self.crew.base(), seat, task, desk, wants);
         }
         if self.crew.is_over() {
             self.round_over(desk, wants);

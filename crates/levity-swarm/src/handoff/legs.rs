@@ -11,7 +11,7 @@ use crate::desk::{Desk, Duty, Work};
 use crate::effort::{self, Spent};
 use crate::executor::unlimited;
 use crate::notice::Notice;
-use crate::report::{Report, ReportStatus};
+use crate::report::Report;
 use crate::worker::Card;
 
 impl Leg {
@@ -54,12 +54,8 @@ impl Handing {
         if report.attempts == 0 {
             report.task = work.task.into();
         }
-        report.status = ReportStatus::Running;
-        report.attempts += 1;
-        report.worker = worker.clone();
-        let (id, attempt) = (report.id.clone(), report.attempts);
+        desk.began(leg.place, worker, effect, wants);
         self.leg = Some(leg);
-        desk.tell(wants, || Notice::Began { id, worker, effect, attempt });
     }
 
     fn work(&self, leg: &Leg, desk: &Desk) -> Work {

@@ -45,8 +45,8 @@ impl Coordinator for Vote {
 
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
         for report in progress.last_round() {
-            let votes = progress.signals(&report.id).iter().filter(|signal| &*signal.name == "vote");
-            let whom = votes.last().and_then(|vote| vote.args["for"].as_str());
+            let vote = progress.signals(&report.id).iter().rfind(|signal| &*signal.name == "vote");
+            let whom = vote.and_then(|vote| vote.args["for"].as_str());
             self.votes.extend(whom.map(|whom| (report.worker.to_string(), whom.to_owned())));
         }
         if progress.round() <= self.rounds {

@@ -37,7 +37,7 @@ const AGAIN: &str = r#"[{"id": "mend", "worker": "pilot", "task": "Mend.", "depe
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    Record(RunId, Record),
+    Record(RunId, Box<Record>),
     Event(String),
     Came(String),
 }
@@ -185,7 +185,8 @@ async fn written(name: &str) -> Vec<Line> {
     let swarm = swarm(name, journal.clone());
     let finished = swarm.run("Do it all.").id("r").await.unwrap();
     let records = journal.1.lock().unwrap().clone();
-    let mut lines: Vec<Line> = records.into_iter().map(|(run, record)| Line::Record(run, record)).collect();
+    let mut lines: Vec<Line> =
+        records.into_iter().map(|(run, record)| Line::Record(run, Box::new(record))).collect();
     let events = swarm.history(&"r".into()).await.unwrap();
     lines.extend(told(&events).into_iter().map(Line::Event));
     lines.extend(came(&finished).into_iter().map(Line::Came));
@@ -215,7 +216,7 @@ async fn check(name: &str) {
     let (mut records, mut events, mut expected) = (Vec::new(), Vec::new(), Vec::new());
     for line in read(name) {
         match line {
-            Line::Record(run, record) => records.push((run, record)),
+            Line::Record(run, record) => records.push((run, *record)),
             Line::Event(event) => events.push(event),
             Line::Came(line) => expected.push(line),
         }
