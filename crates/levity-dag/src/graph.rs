@@ -21,6 +21,7 @@ pub(crate) use stand_ins::StandIns;
 pub(crate) use variables::Variables;
 
 use edges::Build;
+use order::Numbers;
 use settled::Settled;
 
 /// A plan that was checked: a graph without cycles, in which everything that is read is there by then.
@@ -169,6 +170,11 @@ impl Graph {
         use petgraph::visit::EdgeRef as _;
         let edges = self.found.topology.dag.edges_directed(at.into(), petgraph::Direction::Outgoing);
         edges.map(|edge| (edge.target().index() as u32, *edge.weight()))
+    }
+
+    /// Which step comes right before which, by number.
+    pub(crate) fn links(&self) -> Numbers<'_> {
+        Numbers(&self.found.topology.dag)
     }
 
     /// The pairs of a step and one that stands in for it.

@@ -6,6 +6,7 @@ use levity_core::{
     Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, Outcome, RunId,
     Stats, Status, Step as Wants, Usage,
 };
+use levity_graph::{Drafts, Slots};
 use levity_tools::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -35,7 +36,7 @@ pub(crate) use perform::{AUTHOR, TIMEOUT};
 
 pub(crate) use plan::FILES;
 use rounds::Rejection;
-use slots::{Slots, Works};
+use slots::Works;
 
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
@@ -181,13 +182,11 @@ enum Doing {
 struct Planning {
     /// Which replan, from 1; 0 for the plan itself.
     replan: u32,
-    again: u32,
+    drafts: Drafts,
     /// How often a person has put something in its place that cannot be carried out.
     edits: u32,
     /// The failed steps that it is for.
     failed: Vec<StepId>,
-    complaints: Vec<String>,
-    previous: Option<String>,
     /// What came whole of replies that were cut off, and how many there were.
     kept: Map<String, Value>,
     pieces: u32,
@@ -245,7 +244,7 @@ impl GraphMachine {
     fn want(&mut self, effect: Effect, doing: Doing, wants: &mut Wants) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
-        self.doing.push(id, doing);
+        self.doing.push(id.get(), doing);
         wants.want(id, effect);
         id
     }
@@ -290,7 +289,7 @@ impl GraphMachine {
                 self.perform(place, wants);
                 continue;
             }
-            match self.steps.as_mut().and_then(Scheduler::pop) {
+            match self.steps.as_mut().and_then(|steps| steps.schedule.next()) {
                 Some(at) => self.begin_step(at, wants),
                 None => break,
             }
@@ -300,7 +299,7 @@ impl GraphMachine {
 
     fn end_if_done(&mut self) {
         let Some(steps) = self.steps.as_ref().filter(|_| self.ending.is_none()) else { return };
-        if steps.is_done() && self.doing.is_empty() && self.planning.is_none() {
+        if steps.schedule.is_done() && self.doing.is_empty() && self.planning.is_none() {
             self.conclude();
         }
     }
@@ -343,7 +342,7 @@ impl Machine for GraphMachine {
                 self.pump(wants);
             }
             Input::Finished { effect, outcome } => {
-                if let Some(doing) = self.doing.remove(effect) {
+                if let Some(doing) = self.doing.remove(effect.get()) {
                     self.finished(doing, outcome, wants);
                 }
             }

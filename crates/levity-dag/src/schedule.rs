@@ -1,10 +1,10 @@
 //! Which step may begin: a pure account of what is settled.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use levity_graph::Schedule;
 use serde_json::Value;
 
 use crate::condition::Condition;
@@ -12,37 +12,22 @@ use crate::graph::{Edge, Graph};
 use crate::notice::{StepSpent, StepStatus};
 use crate::step::{Join, OnFailure, Step, StepId};
 
-/// The steps of a graph, and where each stands.
-///
-/// What one step costs does not depend on how many others there are: a step that is settled is looked at once by each
-/// step that comes right after it.
+/// The steps of a graph: what came of each, and which may begin.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     graph: Graph,
     nodes: Vec<Node>,
     /// The steps that each stand-in stands in for.
     sources: HashMap<u32, Vec<u32>>,
-    ready: BinaryHeap<Ready>,
-    unsettled: usize,
-    /// Room for the steps that a settled one has freed, used again and again.
-    freed: Vec<u32>,
-}
-
-/// A step that may begin: those on the longest way to an end first, then in the order of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ready {
-    weight: u32,
-    at: Reverse<u32>,
+    /// Those on the longest way to an end are the most urgent. A list that is settled early leaves its step behind, which is passed
+    /// over. Held are steps that have failed and for which another way is looked for.
+    pub(crate) schedule: Schedule,
 }
 
 /// Where a step stands.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     pub(crate) status: StepStatus,
-    /// How many steps right before it are not settled.
-    open: u32,
-    /// Failed, and somebody looks for another way: those behind it wait.
-    held: bool,
     /// Somebody has found another way since it failed.
     pub(crate) handled: bool,
     /// Why it was not run.
@@ -86,24 +71,28 @@ impl Scheduler {
         for (source, stand_in) in graph.stand_ins() {
             sources.entry(stand_in).or_default().push(source);
         }
-        Self { unsettled: graph.len(), graph, nodes, sources, ready: BinaryHeap::new(), freed: Vec::new() }
+        Self { schedule: Schedule::new(graph.len()), graph, nodes, sources }
     }
 
     /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it with the new numbers
     /// of the old steps.
     pub(crate) fn changed(self, graph: Graph, seen: &[StepId]) -> (Self, Vec<Option<u32>>) {
         let mut new = Self::new(graph);
-        let old_steps = self.graph.plan().steps.iter();
-        let places: Vec<_> = old_steps.map(|step| new.graph.find(step.id.as_str())).collect();
-        for ((mut node, place), step) in self.nodes.into_iter().zip(&places).zip(&self.graph.plan().steps) {
-            if node.held && seen.contains(&step.id) {
-                (node.held, node.handled) = (false, true);
-            }
-            if let Some(slot) = place.and_then(|place| new.nodes.get_mut(place as usize)) {
-                *slot = node;
-            }
+        let steps = &self.graph.plan().steps;
+        let places: Vec<_> = steps.iter().map(|step| new.graph.find(step.id.as_str())).collect();
+        for (((at, mut node), place), step) in (0..).zip(self.nodes).zip(&places).zip(steps) {
+            let held = self.schedule.is_held(at);
+            let is_seen = held && seen.contains(&step.id);
+            node.handled |= is_seen;
+            let Some(place) = *place else { continue };
+            _ = match node.status {
+                StepStatus::Pending => false,
+                StepStatus::Running => new.schedule.begin(place),
+                _ if held && !is_seen => new.schedule.hold(place),
+                _ => new.schedule.settle(place),
+            };
+            new.nodes[place as usize] = node;
         }
-        new.unsettled = new.nodes.iter().filter(|node| !node.status.is_settled()).count();
         (new, places)
     }
 
@@ -119,10 +108,6 @@ impl Scheduler {
         self.nodes.get(at as usize)
     }
 
-    pub(crate) fn node_mut(&mut self, at: u32) -> Option<&mut Node> {
-        self.nodes.get_mut(at as usize)
-    }
-
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
         (0..).zip(&self.nodes)
     }
@@ -131,157 +116,90 @@ impl Scheduler {
         self.node(at).map(|node| node.status).unwrap_or_default()
     }
 
-    /// Counts what is open and finds what may begin. Returns what is skipped.
+    pub(crate) fn node_mut(&mut self, at: u32) -> Option<&mut Node> {
+        self.nodes.get_mut(at as usize)
+    }
+
+    /// Finds what may begin. Returns what is skipped.
     pub(crate) fn begin(&mut self) -> Vec<Skipped> {
-        self.ready.clear();
-        let pending: Vec<u32> =
-            self.nodes().filter(|(_, node)| node.status == StepStatus::Pending).map(|(at, _)| at).collect();
-        for &at in &pending {
-            let open = self.graph.before(at).filter(|(before, _)| !self.is_past(*before)).count();
-            if let Some(node) = self.node_mut(at) {
-                node.open = u32::try_from(open).unwrap_or(u32::MAX);
-            }
-        }
-        let is_free = |at: &u32| self.node(*at).is_some_and(|node| node.open == 0);
-        let free: Vec<u32> = pending.into_iter().filter(is_free).collect();
         let mut skipped = Vec::new();
-        for at in free {
-            self.decide(at, &mut skipped);
+        for at in self.schedule.open(&self.graph.links()) {
+            match self.place(at, &mut skipped) {
+                Some(weight) => self.schedule.ready(at, weight),
+                None => {
+                    self.schedule.settle(at);
+                    self.release(at, &mut skipped);
+                }
+            }
         }
         skipped
     }
 
-    /// Whether those behind a step need wait for it no longer.
-    fn is_past(&self, at: u32) -> bool {
-        self.node(at).is_some_and(|node| node.status.is_settled() && !node.held)
-    }
-
-    /// Takes the most urgent of the steps that may begin.
-    pub(crate) fn pop(&mut self) -> Option<u32> {
-        // A list that is settled early leaves its step behind.
-        while let Some(Ready { at: Reverse(at), .. }) = self.ready.pop() {
-            if !self.status(at).is_settled() {
-                return Some(at);
-            }
+    /// A step is under way.
+    pub(crate) fn mark_running(&mut self, at: u32) {
+        self.schedule.begin(at);
+        if let Some(node) = self.node_mut(at) {
+            node.status = StepStatus::Running;
         }
-        None
     }
 
     /// Puts a step back that has more to begin.
     pub(crate) fn push(&mut self, at: u32) {
-        let weight = self.graph.weight(at);
-        self.ready.push(Ready { weight, at: Reverse(at) });
-    }
-
-    /// Whether every step is settled.
-    pub(crate) fn is_done(&self) -> bool {
-        self.unsettled == 0
+        self.schedule.ready(at, self.graph.weight(at));
     }
 
     /// Settles a step, and finds what may begin now. Returns what is skipped because of it.
     pub(crate) fn settle(&mut self, at: u32, status: StepStatus) -> Vec<Skipped> {
         let mut skipped = Vec::new();
-        if self.mark(at, status) {
+        if self.finish_early(at, status) {
             self.release(at, &mut skipped);
         }
         skipped
     }
 
     /// Settles a step before the run begins.
-    pub(crate) fn finish_early(&mut self, at: u32, status: StepStatus) {
-        self.mark(at, status);
+    pub(crate) fn finish_early(&mut self, at: u32, status: StepStatus) -> bool {
+        let settled = self.schedule.settle(at);
+        if settled {
+            self.nodes[at as usize].status = status;
+        }
+        settled
     }
 
     /// A step has failed, and those behind it wait for another way to be found.
     pub(crate) fn hold(&mut self, at: u32) {
-        if self.mark(at, StepStatus::Failed)
-            && let Some(node) = self.node_mut(at)
-        {
-            node.held = true;
+        if self.schedule.hold(at) {
+            self.nodes[at as usize].status = StepStatus::Failed;
         }
     }
 
     /// No other way was found for the steps that were held.
     pub(crate) fn let_go(&mut self) -> Vec<Skipped> {
-        let held: Vec<u32> = self.held().collect();
+        let held: Vec<u32> = self.schedule.held().collect();
         let mut skipped = Vec::new();
         for at in held {
-            if let Some(node) = self.node_mut(at) {
-                node.held = false;
-            }
+            self.schedule.let_go(at);
             self.release(at, &mut skipped);
         }
         skipped
     }
 
-    /// The steps that have failed and for which another way is looked for.
-    pub(crate) fn held(&self) -> impl Iterator<Item = u32> {
-        self.nodes().filter(|(_, node)| node.held).map(|(at, _)| at)
-    }
-
-    fn mark(&mut self, at: u32, status: StepStatus) -> bool {
-        match self.nodes.get_mut(at as usize) {
-            Some(node) if !node.status.is_settled() => {
-                node.status = status;
-                self.unsettled -= 1;
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Tells those behind a settled step; what is skipped because of it is settled, too, and so on.
     fn release(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
-        let from = skipped.len();
-        self.release_one(at, skipped);
-        let mut next = from;
-        while let Some(one) = skipped.get(next).copied() {
-            self.release_one(one.at, skipped);
-            next += 1;
-        }
+        let (graph, empty) = (self.graph.clone(), Schedule::new(0));
+        let mut schedule = std::mem::replace(&mut self.schedule, empty);
+        schedule.release(at, &graph.links(), |behind| self.place(behind, skipped));
+        self.schedule = schedule;
     }
 
-    fn release_one(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
-        let (graph, nodes) = (&self.graph, &mut self.nodes);
-        let mut free = std::mem::take(&mut self.freed);
-        for (behind, _) in graph.behind(at) {
-            let Some(node) = nodes.get_mut(behind as usize) else { continue };
-            if node.status != StepStatus::Pending || node.open == 0 {
-                continue;
-            }
-            node.open -= 1;
-            if node.open == 0 {
-                free.push(behind);
-            }
+    /// How urgent a step is whose inputs are settled; nothing when it is skipped.
+    fn place(&mut self, at: u32, skipped: &mut Vec<Skipped>) -> Option<u32> {
+        let Some((why, by)) = self.verdict(at) else { return Some(self.graph.weight(at)) };
+        if let Some(node) = self.nodes.get_mut(at as usize) {
+            (node.status, node.skip) = (StepStatus::Skipped, Some(why));
         }
-        for behind in free.drain(..) {
-            self.place(behind, skipped);
-        }
-        self.freed = free;
-    }
-
-    /// Decides about a step, and about those behind it when it is skipped.
-    fn decide(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
-        let from = skipped.len();
-        self.place(at, skipped);
-        if skipped.len() > from {
-            self.release(at, skipped);
-        }
-    }
-
-    /// Puts a step whose inputs are settled among those that may begin, or skips it.
-    fn place(&mut self, at: u32, skipped: &mut Vec<Skipped>) {
-        match self.verdict(at) {
-            None => self.push(at),
-            Some((why, by)) => {
-                if self.mark(at, StepStatus::Skipped) {
-                    if let Some(node) = self.node_mut(at) {
-                        node.skip = Some(why);
-                    }
-                    skipped.push(Skipped { at, why, by });
-                }
-            }
-        }
+        skipped.push(Skipped { at, why, by });
+        None
     }
 
     /// Why a step whose inputs are settled is not run, if it is not.

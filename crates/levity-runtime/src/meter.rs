@@ -149,7 +149,7 @@ impl Meter {
     /// How long the reply may be; the limit that forbids any, or `None` when it has to wait.
     fn hold(&self, worst: &CostBound, room: Room) -> Result<u64, Option<Limit>> {
         let mut used = self.used();
-        let room = room.within(worst, &used).world(Arc::new(&self.limits));
+        let room = room.within(worst, &self.limits, &used);
         let output = match &self.parent {
             Some(parent) => parent.hold(worst, room)?,
             None => room.decide()?,

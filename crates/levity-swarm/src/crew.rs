@@ -1,9 +1,10 @@
-//! Work in rounds: each worker once, in the order in which they were added.
+//! Work of a round: who does each piece of it, in which order, and what follows when one fails.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{Limits, Message, Signal, Step as Wants};
+use levity_graph::{Edges, Schedule};
 
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work};
@@ -19,22 +20,21 @@ mod told;
 use notes::Notes;
 pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who};
 
-/// The workers of a round.
-#[derive(Default)]
+/// The work of a round: pieces that may depend on each other, one report for each.
 pub(crate) struct Crew {
     seats: Vec<Seat>,
+    edges: Edges,
+    schedule: Schedule,
+    running: usize,
     /// Where the reports of the round begin.
     base: usize,
-    /// Those that may begin, the first in order first.
-    ready: BTreeSet<usize>,
-    running: usize,
-    /// How many are not settled.
-    open: usize,
     /// What is on the bus goes up to this one.
     head: usize,
     /// What each may use at most.
     share: Limits,
     how: How,
+    /// Whom failures are told.
+    lead: Recipient,
     pub(crate) notes: Notes,
     /// What the reports of all rounds have kept, in bytes, and the oldest that was not cut.
     kept: (usize, usize),
@@ -58,8 +58,6 @@ struct Seat {
     /// What that one has used.
     spent: Spent,
     running: bool,
-    /// The places that come first, in conversations that it may be done in.
-    after: Vec<usize>,
     /// Who has had it before.
     before: Vec<Arc<str>>,
     /// Why the attempt before failed.
@@ -72,10 +70,19 @@ struct Seat {
 pub(crate) struct Heard {
     /// Who.
     pub(crate) by: Arc<str>,
-    /// Whether it is done; if not, it may be tried again.
-    pub(crate) done: bool,
+    /// What is done about a failure; nothing when it is done.
+    pub(crate) then: Option<Then>,
     pub(crate) text: Arc<str>,
     pub(crate) signals: Vec<Signal>,
+    /// What it has said to others.
+    pub(crate) said: Vec<Draft>,
+}
+
+impl Heard {
+    /// Whether it is done; if not, it may be tried again.
+    pub(crate) fn is_done(&self) -> bool {
+        self.then.is_none()
+    }
 }
 
 /// How much is kept of what was said in all rounds. What the oldest have said is cut then.
@@ -84,7 +91,24 @@ const MOST_KEPT: usize = 64 << 20;
 const CUT: usize = 1_000;
 
 impl Crew {
-    /// Begins a round: a report for each, and a share of what is left.
+    /// A crew whose members tell this one of failures.
+    pub(crate) fn new(lead: Recipient) -> Self {
+        Self {
+            seats: Vec::new(),
+            edges: Edges::default(),
+            schedule: Schedule::new(0),
+            running: 0,
+            base: 0,
+            head: 0,
+            share: Limits::new(),
+            how: How::InTurns,
+            lead,
+            notes: Notes::default(),
+            kept: (0, 0),
+        }
+    }
+
+    /// Begins a round of all workers: a report for each, and a share of what is left.
     pub(crate) fn seat(
         &mut self,
         round: u32,
@@ -93,19 +117,35 @@ impl Crew {
         how: How,
         desk: &mut Desk,
     ) {
-        (self.base, self.head, self.open, self.how) = (desk.reports.len(), 0, workers.len(), how);
-        self.share = effort::share(desk, workers.len());
-        let mut last = BTreeMap::new();
-        let seats = workers.iter().enumerate().map(|(at, worker)| {
-            let talks = effort::conversations(worker, desk).into_iter();
-            Seat::new(worker, talks.filter_map(|talk| last.insert(talk, at)).collect())
-        });
-        self.seats = seats.collect();
-        self.ready = (0..workers.len()).collect();
         let reports = workers
             .iter()
             .map(|name| Report::new(format!("round{round}.{name}"), name.clone(), task.clone()));
+        self.plan(reports.collect(), vec![Vec::new(); workers.len()], how, desk);
+    }
+
+    /// Begins a round of these pieces of work, each after those of the round that are named by their places in it. Each has a share
+    /// of what is left. In a conversation that is kept, one thing is done after the other, in the order of the pieces.
+    pub(crate) fn plan(
+        &mut self,
+        reports: Vec<Report>,
+        mut before: Vec<Vec<u32>>,
+        how: How,
+        desk: &mut Desk,
+    ) {
+        (self.base, self.head, self.how) = (desk.reports.len(), 0, how);
+        self.share = effort::share(desk, reports.len());
+        let mut last = BTreeMap::new();
+        for ((at, report), before) in (0..).zip(&reports).zip(&mut before) {
+            let talks = effort::conversations(&report.worker, desk).into_iter();
+            before.extend(talks.filter_map(|talk| last.insert(talk, at)));
+        }
+        self.seats = reports.iter().map(|report| Seat::new(&report.worker)).collect();
         desk.reports.extend(reports);
+        self.edges = Edges::new(before);
+        self.schedule = Schedule::new(self.seats.len());
+        for at in self.schedule.open(&self.edges) {
+            self.schedule.ready(at, 0);
+        }
     }
 
     /// Where the reports of the round begin.
@@ -133,49 +173,64 @@ impl Crew {
 
     /// Whether nothing of the round is left to do.
     pub(crate) fn is_over(&self) -> bool {
-        self.open == 0 && self.running == 0
+        self.schedule.is_done() && self.running == 0
+    }
+
+    /// Whether every piece of the round is settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.schedule.is_done()
+    }
+
+    /// How many are at work.
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Whether there is room for one more to work.
+    pub(crate) fn has_room(&self, desk: &Desk) -> bool {
+        self.running < if self.how == How::InTurns { 1 } else { desk.rules.parallel }
+    }
+
+    /// Whether somebody may begin.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.schedule.has_ready()
     }
 
     /// The next one that may begin.
     pub(crate) fn next(&mut self, desk: &Desk) -> Option<usize> {
-        let most = if self.how == How::InTurns { 1 } else { desk.rules.parallel };
-        if self.running >= most {
+        if !self.has_room(desk) {
             return None;
         }
-        let next = self.ready.iter().copied().find(|seat| self.is_free(*seat, desk))?;
-        self.ready.remove(&next);
-        Some(next)
+        self.schedule.next().map(|at| at as usize)
     }
 
-    /// Whether nothing comes before it. In a conversation that is kept, one thing is done after the other, in the order of the
-    /// workers.
-    fn is_free(&self, seat: usize, desk: &Desk) -> bool {
-        self.seats[seat].after.iter().all(|before| desk.reports[self.base + before].status.is_settled())
-    }
-
-    /// Has a worker begin.
-    pub(crate) fn begin(&mut self, at: usize, task: String, desk: &mut Desk, wants: &mut Wants) {
-        let work = self.work(at, task, desk);
+    /// Has a worker begin, who may remember what it did at these places among the reports.
+    pub(crate) fn begin(
+        &mut self,
+        places: impl Iterator<Item = usize>,
+        at: usize,
+        task: String,
+        desk: &mut Desk,
+        wants: &mut Wants,
+    ) {
+        let work = self.work(places, at, task, desk);
         let Some(seat) = self.seats.get_mut(at) else { return };
         (seat.tried, seat.running) = (seat.tried.saturating_add(1), true);
+        let number = number(at);
+        self.schedule.begin(number);
         self.running += 1;
         let worker = seat.worker.clone();
-        let effect = desk.want(&worker, &work, Duty::Work(u32::try_from(at).unwrap_or(u32::MAX)), wants);
-        let report = &mut desk.reports[self.base + at];
-        report.status = ReportStatus::Running;
-        report.attempts = report.attempts.saturating_add(1);
-        report.worker = worker.clone();
-        let (id, attempt) = (report.id.clone(), report.attempts);
-        desk.tell(wants, || Notice::Began { id, worker, effect, attempt });
+        let effect = desk.want(&worker, &work, Duty::Work(number), wants);
+        desk.began(self.base + at, worker, effect, wants);
     }
 
-    fn work(&self, at: usize, task: String, desk: &Desk) -> Work {
+    fn work(&self, places: impl Iterator<Item = usize>, at: usize, task: String, desk: &Desk) -> Work {
         let mut work = Work::new(task);
         let Some(worker) = self.worker(at) else { return work };
         let Some(card) = desk.rules.cards.get(worker) else { return work };
         work.conversation = effort::conversation(worker, desk);
         if card.scope != Scope::Task && work.conversation.is_none() {
-            work.history = remembered(worker, &desk.reports[..self.base]);
+            work.history = remembered(worker, places, &desk.reports);
         }
         work.limits =
             Some(effort::allowed(card, &self.share, &self.seats[at].spent, &desk.reports[self.base + at]));
@@ -196,66 +251,72 @@ impl Crew {
         seat.spent.add(&came);
         self.running -= 1;
         let by = seat.worker.clone();
-        seat.letters.extend(talk::drafts(&by, &came.signals, &desk.rules.names));
-        let report = &mut desk.reports[self.base + at];
-        report.usage += came.usage;
-        report.stats += came.stats;
-        (report.text, report.run) = (came.text.clone(), Some(came.run));
-        let done = came.result.is_ok();
-        match came.result {
-            Ok(()) => self.done(at, desk, wants),
-            Err(why) => self.not_done(at, why, desk, wants),
-        }
-        Some(Heard { by, done, text: came.text, signals: came.signals })
+        let said = talk::drafts(&by, &came.signals, &desk.rules.names);
+        seat.letters.extend(said.iter().cloned());
+        desk.ended(self.base + at, &came);
+        let then = match came.result {
+            Ok(()) => {
+                desk.done(self.base + at, wants);
+                self.settle(at);
+                None
+            }
+            Err(why) => Some(self.not_done(at, why, desk, wants)),
+        };
+        Some(Heard { by, then, text: came.text, signals: came.signals, said })
     }
 
-    fn done(&mut self, at: usize, desk: &mut Desk, wants: &mut Wants) {
-        let report = &mut desk.reports[self.base + at];
-        (report.status, report.error) = (ReportStatus::Done, None);
-        let (id, worker) = (report.id.clone(), report.worker.clone());
-        self.open = self.open.saturating_sub(1);
-        desk.tell(wants, || Notice::Done { id, worker });
-    }
-
-    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) {
+    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) -> Then {
         let seat = &mut self.seats[at];
         let then = effort::then(&seat.worker, seat.tried, &seat.before, &why, desk);
         let (worker, error) = (seat.worker.clone(), why.error.clone());
-        let letter = Draft::new(worker.clone(), Recipient::Everybody, MessageKind::Failure, &*error);
-        seat.letters.push(letter);
+        seat.letters.push(Draft::new(worker.clone(), self.lead.clone(), MessageKind::Failure, &*error));
         let report = &mut desk.reports[self.base + at];
         let id = report.id.clone();
         (report.error, seat.failed) = (Some(why.error.clone()), Some(why.error));
         match &then {
-            Then::Retry => _ = self.ready.insert(at),
+            Then::Retry => self.schedule.ready(number(at), 0),
             Then::StandIn { worker } => {
                 seat.before.push(std::mem::replace(&mut seat.worker, worker.clone()));
                 (seat.tried, seat.spent) = (0, Spent::default());
-                self.ready.insert(at);
+                self.schedule.ready(number(at), 0);
             }
             Then::Leave => {
                 let stopped = why.kind == WhyKind::Stopped;
                 report.status = if stopped { ReportStatus::Stopped } else { ReportStatus::Failed };
-                self.open = self.open.saturating_sub(1);
+                self.settle(at);
             }
         }
-        desk.tell(wants, || Notice::Failed { id, worker, error, then });
+        desk.tell(wants, || Notice::Failed { id, worker, error, then: then.clone() });
+        then
+    }
+
+    /// Nothing more comes of one: those that waited for it may begin.
+    fn settle(&mut self, at: usize) {
+        self.schedule.settle(number(at));
+        self.schedule.release(number(at), &self.edges, |_| Some(0));
+    }
+
+    /// One is not begun.
+    pub(crate) fn skip(&mut self, at: usize, why: String, desk: &mut Desk, wants: &mut Wants) {
+        let report = &mut desk.reports[self.base + at];
+        (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
+        let id = report.id.clone();
+        desk.tell(wants, || Notice::Skipped { id, why });
+        self.settle(at);
+        self.flush(desk, wants);
     }
 
     /// What has not begun, or was to be tried again, is left: a limit is near.
     pub(crate) fn skip_rest(&mut self, desk: &mut Desk, wants: &mut Wants) {
         let Some(limit) = desk.near else { return };
-        while let Some(at) = self.ready.pop_first() {
-            self.open = self.open.saturating_sub(1);
-            let report = &mut desk.reports[self.base + at];
-            if report.attempts > 0 {
-                desk.leave(self.base + at, limit, wants);
-                continue;
+        for at in 0..self.seats.len() {
+            if desk.reports[self.base + at].status == ReportStatus::Waiting {
+                self.skip(at, format!("the limit on {limit} was near"), desk, wants);
             }
-            let why = format!("the limit on {limit} was near");
-            (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
-            let id = report.id.clone();
-            desk.tell(wants, || Notice::Skipped { id, why });
+        }
+        while let Some(at) = self.schedule.next() {
+            desk.leave(self.base + at as usize, limit, wants);
+            self.settle(at as usize);
         }
         self.flush(desk, wants);
     }
@@ -302,13 +363,12 @@ impl Crew {
 }
 
 impl Seat {
-    fn new(worker: &Arc<str>, after: Vec<usize>) -> Self {
+    fn new(worker: &Arc<str>) -> Self {
         Self {
             worker: worker.clone(),
             tried: 0,
             spent: Spent::default(),
             running: false,
-            after,
             before: Vec::new(),
             failed: None,
             letters: Vec::new(),
@@ -316,14 +376,22 @@ impl Seat {
     }
 }
 
-/// What a worker that remembers the run has done in earlier rounds.
-fn remembered(worker: &Arc<str>, reports: &[Report]) -> Vec<Arc<Message>> {
+fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// What a worker that remembers the run has done at these places.
+fn remembered(
+    worker: &Arc<str>,
+    places: impl Iterator<Item = usize>,
+    reports: &[Report],
+) -> Vec<Arc<Message>> {
     /// How many of its tasks it remembers.
     const MOST: usize = 20;
-    let own = reports.iter().rev().filter(|report| report.worker == *worker && report.is_done());
-    let mut own: Vec<&Report> = own.take(MOST).collect();
-    own.reverse();
-    own.iter()
+    let own = places.filter_map(|at| reports.get(at));
+    let own: Vec<&Report> = own.filter(|report| report.worker == *worker && report.is_done()).collect();
+    let recent = own.iter().skip(own.len().saturating_sub(MOST));
+    recent
         .flat_map(|report| {
             [Arc::new(Message::user(&*report.task)), Arc::new(Message::assistant(&*report.text))]
         })

@@ -1,6 +1,5 @@
 //! What the patterns share: work under way, the bus, what was used, the ending.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use levity_core::{
     ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, Message, Outcome,
     OutputSchema, RunId, Signal, Stats, Status, Step as Wants, Usage,
 };
+use levity_graph::Slots;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ pub(crate) struct Desk {
     pub(crate) stats: Stats,
     pub(crate) ending: Option<Ending>,
     next: u64,
-    under_way: BTreeMap<EffectId, Duty>,
+    under_way: Slots<Duty>,
 }
 
 /// What a piece of work under way is for.
@@ -133,7 +133,7 @@ impl Desk {
             stats: Stats::default(),
             ending: None,
             next: 0,
-            under_way: BTreeMap::new(),
+            under_way: Slots::default(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Desk {
     pub(crate) fn want(&mut self, who: &Arc<str>, work: &Work, duty: Duty, wants: &mut Wants) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
-        self.under_way.insert(id, duty);
+        self.under_way.push(id.get(), duty);
         let input = serde_json::to_value(work).unwrap_or_default();
         wants.want(id, Effect::Child(ChildRun::new(who.clone(), input)));
         id
@@ -161,6 +161,32 @@ impl Desk {
         }
     }
 
+    /// An attempt at what a report is of has begun.
+    pub(crate) fn began(&mut self, at: usize, worker: Arc<str>, effect: EffectId, wants: &mut Wants) {
+        let report = &mut self.reports[at];
+        report.status = ReportStatus::Running;
+        report.attempts = report.attempts.saturating_add(1);
+        report.worker = worker.clone();
+        let (id, attempt) = (report.id.clone(), report.attempts);
+        self.tell(wants, || Notice::Began { id, worker, effect, attempt });
+    }
+
+    /// An attempt has ended, one way or another.
+    pub(crate) fn ended(&mut self, at: usize, came: &Came) {
+        let report = &mut self.reports[at];
+        report.usage += came.usage;
+        report.stats += came.stats;
+        (report.text, report.run) = (came.text.clone(), Some(came.run.clone()));
+    }
+
+    /// What a report is of is done.
+    pub(crate) fn done(&mut self, at: usize, wants: &mut Wants) {
+        let report = &mut self.reports[at];
+        (report.status, report.error) = (ReportStatus::Done, None);
+        let (id, worker) = (report.id.clone(), report.worker.clone());
+        self.tell(wants, || Notice::Done { id, worker });
+    }
+
     /// What failed was to be tried again, and is not.
     pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut Wants) {
         let report = &mut self.reports[at];
@@ -173,7 +199,7 @@ impl Desk {
 
     /// What came of an effect, if it is one that was wanted.
     pub(crate) fn take(&mut self, effect: EffectId, outcome: Outcome) -> Option<(Duty, Came)> {
-        let duty = self.under_way.remove(&effect)?;
+        let duty = self.under_way.remove(effect.get())?;
         let came = Came::of(self.run.child(effect), outcome);
         self.usage += came.usage;
         self.stats += came.stats;

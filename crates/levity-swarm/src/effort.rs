@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use levity_core::{ConversationId, Limits, Money, Stats, Usage};
+use levity_graph::{Next, Remedy, after_failure};
 
 use crate::desk::{Came, Desk, Why, WhyKind};
 use crate::notice::Then;
@@ -33,6 +34,11 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
+    /// What was used for a report.
+    pub(crate) fn of(report: &Report) -> Self {
+        Self { usage: report.usage, stats: report.stats }
+    }
+
     pub(crate) fn add(&mut self, came: &Came) {
         self.usage += came.usage;
         self.stats += came.stats;
@@ -41,8 +47,12 @@ impl Spent {
 
 /// What a worker may use for a task: its own limits, less what it has used, within the share, less what all have used who had it.
 pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &Report) -> Limits {
-    let share = less(*share, &Spent { usage: report.usage, stats: report.stats });
-    let mut limits = card.limits.map_or(share, |limits| less(limits, own).within(&share));
+    bounded(card, &less(*share, &Spent::of(report)), own)
+}
+
+/// A worker's own limits, less what it has used, within these.
+pub(crate) fn bounded(card: &Card, within: &Limits, own: &Spent) -> Limits {
+    let mut limits = card.limits.map_or(*within, |limits| less(limits, own).within(within));
     limits.wall_time = [limits.wall_time, card.timeout].into_iter().flatten().min();
     limits
 }
@@ -81,15 +91,17 @@ pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<Conversa
 
 /// What is done about a failure: the same worker once more, or who stands in for it and has not had it before.
 pub(crate) fn then(worker: &Arc<str>, tried: u32, before: &[Arc<str>], why: &Why, desk: &Desk) -> Then {
-    if why.kind == WhyKind::Stopped || desk.near.is_some() {
-        return Then::Leave;
-    }
     let Some(card) = desk.rules.cards.get(worker) else { return Then::Leave };
-    if why.kind == WhyKind::Failed && tried <= card.retries {
-        return Then::Retry;
-    }
-    match &card.stand_in {
-        Some(other) if other != worker && !before.contains(other) => Then::StandIn { worker: other.clone() },
-        _ => Then::Leave,
+    let remedy = match why.kind {
+        _ if desk.near.is_some() => Remedy::Nothing,
+        WhyKind::Stopped => Remedy::Nothing,
+        WhyKind::Limit => Remedy::OtherWorker,
+        WhyKind::Failed => Remedy::Retry,
+    };
+    let stand_in = card.stand_in.as_ref().filter(|other| *other != worker).cloned();
+    match after_failure(remedy, tried, card.retries, stand_in, before) {
+        Next::Retry => Then::Retry,
+        Next::StandIn(worker) => Then::StandIn { worker },
+        Next::GiveUp => Then::Leave,
     }
 }

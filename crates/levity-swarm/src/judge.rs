@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use levity_core::text::{clipped, fenced, head};
 use levity_core::{Error, Limits, Model, Result};
+use levity_graph::Drafts;
 use levity_llm::json::repair;
-use levity_loop::Agent;
+use levity_loop::{Agent, AgentBuilder};
 use serde_json::{Map, Value};
 
 use crate::desk::{Desk, Work};
@@ -24,10 +25,25 @@ pub(crate) struct Judge {
     pub(crate) timeout: Duration,
 }
 
+/// Who plans or judges, until the swarm is built.
 #[derive(Clone)]
-enum By {
+pub(crate) enum By {
     Model(Arc<dyn Model>),
     Agent(Agent),
+}
+
+impl By {
+    /// The agent, or one on the model with these instructions, set up further.
+    pub(crate) fn agent(
+        &self,
+        instructions: &str,
+        set_up: impl FnOnce(AgentBuilder) -> AgentBuilder,
+    ) -> Result<Agent> {
+        match self {
+            Self::Agent(agent) => Ok(agent.clone()),
+            Self::Model(model) => set_up(Agent::builder(model.clone()).instructions(instructions)).build(),
+        }
+    }
 }
 
 impl Judge {
@@ -53,15 +69,7 @@ impl Judge {
     }
 
     pub(crate) fn leads(&self, instructions: &str) -> Result<Vec<(&'static str, Agent)>> {
-        let agent = match &self.by {
-            None => return Ok(Vec::new()),
-            Some(By::Agent(agent)) => agent.clone(),
-            Some(By::Model(model)) => {
-                let agent = Agent::builder(model.clone()).instructions(instructions).build();
-                agent?
-            }
-        };
-        Ok(vec![(JUDGE, agent)])
+        self.by.iter().map(|by| Ok((JUDGE, by.agent(instructions, |agent| agent)?))).collect()
     }
 
     pub(crate) fn check(&self, rounds: u32, most: u32) -> Result<()> {
@@ -151,35 +159,19 @@ fn words(fields: &Map<String, Value>, key: &str) -> String {
     }
 }
 
-/// How far asking is.
-#[derive(Debug, Default)]
-pub(crate) struct Asking {
-    attempt: u32,
-    complaint: Option<String>,
-    previous: Arc<str>,
-}
+/// How often a verdict is asked for.
+pub(crate) const TRIES: u32 = 2;
 
-impl Asking {
-    /// How often a verdict is asked for.
-    const TRIES: u32 = 2;
+/// Says what is wrong with the answer before, if there was one.
+pub(crate) fn complain(drafts: &Drafts, text: &mut String) {
     /// How much is shown of what was answered before, in bytes.
     const MOST_SHOWN: usize = 8_000;
-
-    /// Notes what is wrong with an answer; whether it may be asked for once more.
-    pub(crate) fn again(&mut self, complaint: String, previous: Arc<str>) -> bool {
-        self.attempt += 1;
-        (self.complaint, self.previous) = (Some(complaint), previous);
-        self.attempt < Self::TRIES
-    }
-
-    pub(crate) fn complain(&self, text: &mut String) {
-        let Some(complaint) = &self.complaint else { return };
-        let previous = fenced(&clipped(&self.previous, Self::MOST_SHOWN));
-        let _ = write!(
-            text,
-            "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- {complaint}\nAnswer with the JSON alone.\n"
-        );
-    }
+    let [complaint, ..] = drafts.complaints() else { return };
+    let previous = fenced(&clipped(drafts.previous().unwrap_or_default(), MOST_SHOWN));
+    let _ = write!(
+        text,
+        "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- {complaint}\nAnswer with the JSON alone.\n"
+    );
 }
 
 #[cfg(test)]

@@ -46,8 +46,10 @@
 mod blackboard;
 mod board;
 mod bus;
+mod coordinator;
 mod crew;
 mod debate;
+mod delegated;
 mod desk;
 mod effort;
 mod executor;
@@ -74,6 +76,7 @@ mod worker;
 pub use blackboard::Blackboard;
 pub use board::{Board, Earlier, Entry};
 pub use bus::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages, ReadError, Recipient};
+pub use coordinator::{Coordinator, Move, SwarmProgress};
 pub use debate::Debate;
 pub use finished::{SwarmAnswer, SwarmDetails};
 pub use handoff::{Carry, Handoff};

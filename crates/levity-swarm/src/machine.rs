@@ -70,6 +70,7 @@ impl SwarmMachine {
         if start.pattern != own {
             return Err(format!("it is a run of a `{}`, and this swarm is a `{own}`", start.pattern));
         }
+        rules.pattern.check_state(&start)?;
         Ok(Self::new(rules, start))
     }
 

@@ -168,6 +168,8 @@ pub enum PlannedBy {
     Keywords,
     /// The host.
     Host,
+    /// A [`Coordinator`](crate::Coordinator) of the program's own.
+    Coordinator,
 }
 
 /// What is done about a failure.

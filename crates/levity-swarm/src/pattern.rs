@@ -3,15 +3,18 @@ use std::sync::Arc;
 
 use levity_core::{Result, ToolSpec};
 use levity_loop::Agent;
+use serde_json::Value;
 
 use crate::blackboard::{Blackboard, Boarding};
+use crate::coordinator::{self, AnyCoordinator, Coordinated, Coordinator};
 use crate::debate::{Debate, Debating};
 use crate::handoff::{Handing, Handoff};
 use crate::machine::Play;
 use crate::router::{Routed, Router};
 use crate::rules::{Rules, Start};
 
-/// How the workers of a swarm work together: a [`Router`], a [`Handoff`], a [`Debate`] or a [`Blackboard`].
+/// How the workers of a swarm work together: a [`Router`], a [`Handoff`], a [`Debate`], a [`Blackboard`] or a [`Coordinator`] of
+/// your own.
 #[derive(Clone)]
 pub struct Pattern(pub(crate) Kind);
 
@@ -21,6 +24,7 @@ pub(crate) enum Kind {
     Handoff(Handoff),
     Debate(Debate),
     Blackboard(Blackboard),
+    Own(Arc<dyn AnyCoordinator>),
 }
 
 /// A tool that a pattern gives to each worker, and whether calling it ends the worker's run.
@@ -31,12 +35,13 @@ pub(crate) enum Given {
 
 impl Pattern {
     /// What it is called in a journal.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &str {
         match &self.0 {
             Kind::Router(_) => "router",
             Kind::Handoff(_) => "handoff",
             Kind::Debate(_) => "debate",
             Kind::Blackboard(_) => "blackboard",
+            Kind::Own(own) => own.name(),
         }
     }
 
@@ -44,7 +49,7 @@ impl Pattern {
     pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
         match &self.0 {
             Kind::Router(router) => router.leads(),
-            Kind::Handoff(_) => Ok(Vec::new()),
+            Kind::Handoff(_) | Kind::Own(_) => Ok(Vec::new()),
             Kind::Debate(debate) => debate.leads(),
             Kind::Blackboard(board) => board.leads(),
         }
@@ -56,6 +61,7 @@ impl Pattern {
             Kind::Router(_) | Kind::Debate(_) => Vec::new(),
             Kind::Handoff(handoff) => handoff.given(worker, rules),
             Kind::Blackboard(board) => board.given(worker, rules),
+            Kind::Own(own) => own.tools(worker).into_iter().map(Given::Signal).collect(),
         }
     }
 
@@ -66,6 +72,23 @@ impl Pattern {
             Kind::Handoff(handoff) => handoff.check(workers),
             Kind::Debate(debate) => debate.check(workers),
             Kind::Blackboard(board) => board.check(workers),
+            Kind::Own(own) => coordinator::check(&**own, workers),
+        }
+    }
+
+    /// The state that a run begins with, where a pattern has one of its own.
+    pub(crate) fn state(&self) -> Option<Value> {
+        match &self.0 {
+            Kind::Own(own) => own.save().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether it can read the state that a run began with.
+    pub(crate) fn check_state(&self, start: &Start) -> Result<(), String> {
+        match &self.0 {
+            Kind::Own(own) => own.restore(start.state.as_ref()).map(drop),
+            _ => Ok(()),
         }
     }
 }
@@ -77,6 +100,7 @@ pub(crate) fn play(rules: &Rules, start: &Start) -> Box<dyn Play> {
         Kind::Handoff(handoff) => Box::new(Handing::new(handoff, start)),
         Kind::Debate(debate) => Box::new(Debating::new(debate, start)),
         Kind::Blackboard(board) => Box::new(Boarding::new(board, start)),
+        Kind::Own(own) => Box::new(Coordinated::new(&**own, start)),
     }
 }
 
@@ -101,6 +125,12 @@ impl From<Debate> for Pattern {
 impl From<Blackboard> for Pattern {
     fn from(board: Blackboard) -> Self {
         Self(Kind::Blackboard(board))
+    }
+}
+
+impl<C: Coordinator> From<C> for Pattern {
+    fn from(own: C) -> Self {
+        Self(Kind::Own(Arc::new(own)))
     }
 }
 

@@ -224,8 +224,8 @@ pub(crate) fn check(plan: &[Delegation], known: &Known<'_>) -> Result<Order, Pla
     if plan.len() > known.most {
         return Err(PlanFault::TooMany { count: plan.len(), most: known.most }.into());
     }
-    let mut ids: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, one) in plan.iter().enumerate() {
+    let mut ids: BTreeMap<&str, u32> = BTreeMap::new();
+    for (at, one) in (0..).zip(plan) {
         if ids.insert(&one.id, at).is_some() || known.done.contains_key(&one.id) {
             faults.push(PlanFault::Twice { id: short_id(&one.id) });
         }
@@ -257,7 +257,7 @@ fn check_worker(one: &Delegation, known: &Known<'_>, faults: &mut PlanFaults) {
 
 fn check_dependencies(
     one: &Delegation,
-    ids: &BTreeMap<&str, usize>,
+    ids: &BTreeMap<&str, u32>,
     known: &Known<'_>,
     faults: &mut PlanFaults,
 ) {

@@ -5,15 +5,14 @@ use std::time::Duration;
 use levity_core::{Error, Model, Result};
 use levity_loop::Agent;
 
+use crate::judge::By;
 use crate::names::ROUTER;
 
 mod brief;
 mod close;
-mod jobs;
 mod machine;
 mod planning;
 mod shape;
-mod task;
 
 pub(crate) use machine::Routed;
 
@@ -42,13 +41,6 @@ pub struct Router {
     pub(crate) reassigns: u32,
     pub(crate) most: usize,
     pub(crate) timeout: Duration,
-}
-
-/// What the router is, until the swarm is built.
-#[derive(Clone)]
-enum By {
-    Model(Arc<dyn Model>),
-    Agent(Agent),
 }
 
 impl Router {
@@ -144,19 +136,10 @@ impl Router {
     }
 
     pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
-        let mut leads = Vec::new();
-        match &self.by {
-            Some(By::Agent(agent)) => leads.push((ROUTER, agent.clone())),
-            Some(By::Model(model)) => {
-                let agent = Agent::builder(model.clone()).instructions(brief::INSTRUCTIONS);
-                // What has another shape is looked at by the swarm, and asked for again with what is wrong with it.
-                let agent = agent.output_retries(0).build();
-                leads.push((ROUTER, agent?));
-            }
-            None => {}
-        }
-        leads.extend(self.synthesizer.clone().map(|agent| (SYNTHESIZER, agent)));
-        Ok(leads)
+        // What has another shape is looked at by the swarm, and asked for again with what is wrong with it.
+        let by = |by: &By| by.agent(brief::INSTRUCTIONS, |agent| agent.output_retries(0));
+        let router = self.by.iter().map(|one| Ok((ROUTER, by(one)?)));
+        router.chain(self.synthesizer.clone().map(|agent| Ok((SYNTHESIZER, agent)))).collect()
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use levity_core::{ConversationId, Limits, Message};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::pattern::Pattern;
 use crate::plan::Delegation;
@@ -48,4 +49,7 @@ pub(crate) struct Start {
     pub(crate) history: Vec<Arc<Message>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first: Option<Arc<str>>,
+    /// The state of a pattern of the program's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<Value>,
 }

@@ -1,6 +1,7 @@
 //! Runs of a swarm.
 
 use levity_core::{ConversationId, Error, Executor, History, Limits, MachineKind, Message, Reached, Result};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::text::is_blank;
@@ -136,7 +137,7 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
     let Kind::Router(router) = &rules.pattern.0 else {
         return Err(Error::setting("plan", "is only for swarms with a `Router`; leave it out"));
     };
-    let done = Swarm::none();
+    let done = BTreeMap::new();
     let most = router.most.max(plan.len());
     let known = Known { workers: &rules.names, router: ROUTER, done: &done, reports: &[], most };
     check(plan, &known).map(drop).map_err(Error::from)

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -144,13 +143,9 @@ impl Swarm {
     }
 
     pub(crate) fn begin_with(&self, goal: String) -> Start {
-        let pattern = self.inner.rules.pattern.name().to_owned();
-        Start { pattern, goal, limits: self.inner.limits, ..Start::default() }
-    }
-
-    /// What was done before, by id; none, for a first plan.
-    pub(crate) fn none() -> BTreeMap<Arc<str>, usize> {
-        BTreeMap::new()
+        let pattern = &self.inner.rules.pattern;
+        let (pattern, state) = (pattern.name().to_owned(), pattern.state());
+        Start { pattern, state, goal, limits: self.inner.limits, ..Start::default() }
     }
 }
 

@@ -42,6 +42,7 @@ fn notice_line(notice: &Notice, origin: &Origin) -> Option<String> {
             let who = match by {
                 PlannedBy::Keywords => "by words of the goal",
                 PlannedBy::Host => "as given",
+                PlannedBy::Coordinator => "by the pattern",
                 _ => "by the router",
             };
             let plan: Vec<_> = plan.iter().map(|one| format!("{} ({})", one.id, one.worker)).collect();

@@ -115,11 +115,9 @@ impl<'a> Build<'a> {
 
     /// An order of what there is by now, or a cycle is told.
     fn order(&self, found: &mut Found) -> Option<Vec<u32>> {
-        let order = order::sorted(&self.dag, &self.settled.keys);
-        if order.is_none() {
-            cycle::tell(&self.dag, self.plan, found);
-        }
-        order
+        let keys = &self.settled.keys;
+        let order = levity_graph::sorted(&order::Numbers(&self.dag), |at| keys[at as usize]);
+        order.map_err(|_| cycle::tell(&self.dag, self.plan, found)).ok()
     }
 
     fn after(&self, step: &Step) -> Vec<Option<u32>> {

@@ -1,27 +1,22 @@
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use petgraph::Direction::Incoming;
+use levity_graph::Links;
 
 use super::Dag;
 
-/// A topological order, by these keys among those that are free. `None` when there is a cycle.
-pub(super) fn sorted(dag: &Dag, keys: &[(bool, u32)]) -> Option<Vec<u32>> {
-    let mut waits: Vec<u32> =
-        dag.node_indices().map(|at| dag.edges_directed(at, Incoming).count() as u32).collect();
-    let key = |at: usize| Reverse((keys[at], at as u32));
-    let mut free: BinaryHeap<_> = (0..waits.len()).filter(|at| waits[*at] == 0).map(key).collect();
-    let mut order = Vec::with_capacity(waits.len());
-    while let Some(Reverse((_, at))) = free.pop() {
-        order.push(at);
-        for next in dag.neighbors(at.into()) {
-            waits[next.index()] -= 1;
-            if waits[next.index()] == 0 {
-                free.push(key(next.index()));
-            }
-        }
+/// The links of a graph, by number.
+pub(crate) struct Numbers<'a>(pub(super) &'a Dag);
+
+impl Links for Numbers<'_> {
+    fn count(&self) -> usize {
+        self.0.node_count()
     }
-    (order.len() == waits.len()).then_some(order)
+
+    fn before(&self, at: u32) -> impl Iterator<Item = u32> + '_ {
+        self.0.neighbors_directed(at.into(), petgraph::Incoming).map(|before| before.index() as u32)
+    }
+
+    fn behind(&self, at: u32) -> impl Iterator<Item = u32> + '_ {
+        self.0.neighbors(at.into()).map(|behind| behind.index() as u32)
+    }
 }
 
 /// The place of each step in an order.

@@ -363,7 +363,7 @@ proptest! {
         let mut dag = Dag::default();
         (0..n).for_each(|_| _ = dag.add_node(()));
         edges.iter().for_each(|(a, b)| _ = dag.add_edge((*a).into(), (*b).into(), Edge::default()));
-        let order = order::sorted(&dag, &vec![(true, 0); n]).unwrap();
+        let order = levity_graph::sorted(&Numbers(&dag), |_| 0).unwrap();
         let ranks = order::ranks(&order);
         let pair = |k: u32| {
             let mixed = u64::from(k.wrapping_mul(2_654_435_761).wrapping_add(seed));

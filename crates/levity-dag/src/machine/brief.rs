@@ -26,8 +26,8 @@ impl GraphMachine {
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
             files: self.known_files(),
             replan: (planning.replan > 0).then(|| self.replan(planning)),
-            complaints: planning.complaints.clone(),
-            previous: planning.previous.clone(),
+            complaints: planning.drafts.complaints().to_vec(),
+            previous: planning.drafts.previous().map(str::to_owned),
             kept: (planning.pieces > 0).then(|| Value::Object(planning.kept.clone())),
         }
     }

@@ -7,6 +7,7 @@ use levity_core::{
     Ask, CallId, ChildRun, Decision, Effect, EffectId, Money, Outcome, Stats, Step as Wants, ToolCall,
     ToolRun, Usage, Wait,
 };
+use levity_graph::{Next, Remedy, after_failure};
 use serde_json::{Map, Value, json};
 
 use super::fan::Fan;
@@ -69,8 +70,8 @@ impl GraphMachine {
     }
 
     pub(super) fn mark_running(&mut self, at: u32) {
-        if let Some(node) = self.steps.as_mut().and_then(|steps| steps.node_mut(at)) {
-            node.status = StepStatus::Running;
+        if let Some(steps) = &mut self.steps {
+            steps.mark_running(at);
         }
     }
 
@@ -319,7 +320,11 @@ impl GraphMachine {
         let retry = step.tries();
         let near = self.near.is_some();
         let Some(attempt) = self.attempt(place) else { return };
-        if failed.again && attempt.number < retry.attempts && !near {
+        let remedy = if failed.again && !near { Remedy::Retry } else { Remedy::Nothing };
+        // Who stands in for a step is a step of its own.
+        let next =
+            after_failure::<StepId>(remedy, attempt.number, retry.attempts.saturating_sub(1), None, &[]);
+        if next == Next::Retry {
             let number = attempt.number;
             let why = failed.why.clone();
             *attempt = Attempt { number, failed: Some(failed.why.into()), ..Attempt::default() };

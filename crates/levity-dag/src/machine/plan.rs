@@ -121,7 +121,7 @@ impl GraphMachine {
     }
 
     pub(super) fn ask_planner(&mut self, planning: Planning, wants: &mut Wants) {
-        let (again, replan) = (planning.again, planning.replan);
+        let (again, replan) = (planning.drafts.rejected(), planning.replan);
         let brief = self.brief(&planning);
         let effect = match &self.rules.planner {
             Some(PlannedBy::Agent(agent)) => {
@@ -165,7 +165,7 @@ impl GraphMachine {
     /// A draft that could be carried out and is not what was asked for: a model that writes over what is given mostly means to
     /// fetch it. It is told, as long as it can be asked again; its last word counts.
     fn better(&self, draft: Draft) -> Result<Draft, Faults> {
-        let again = self.planning.as_ref().map_or(0, |planning| planning.again);
+        let again = self.planning.as_ref().map_or(0, |planning| planning.drafts.rejected());
         let last = again + 1 >= self.start.settings.drafts || self.near.is_some();
         let model = matches!(self.rules.planner, Some(PlannedBy::Agent(_)));
         let plan = draft.graph.plan();
@@ -288,14 +288,12 @@ impl GraphMachine {
         let complaints: Vec<String> = faults.faults.iter().map(|fault| fault.message.clone()).collect();
         Self::tell(wants, || Notice::Rejected { faults: complaints.clone() });
         let mut planning = self.planning.take().unwrap_or_default();
-        planning.again += 1;
-        if planning.again >= self.start.settings.drafts || self.near.is_some() {
+        let previous = head(text, MOST_PREVIOUS);
+        if !planning.drafts.reject(complaints, previous, self.start.settings.drafts) || self.near.is_some() {
             self.planning = Some(planning);
             let last = format!("the planner gave nothing that can be carried out: {faults}");
             return self.no_plan(&last, wants);
         }
-        planning.complaints = complaints;
-        planning.previous = Some(head(text, MOST_PREVIOUS).to_owned());
         self.ask_planner(planning, wants);
     }
 
@@ -384,7 +382,7 @@ impl GraphMachine {
     /// Has the planner look for another way, unless it does so already.
     pub(super) fn replan_if_needed(&mut self, wants: &mut Wants) {
         let Some(steps) = self.steps.as_ref().filter(|_| self.planning.is_none()) else { return };
-        let failed: Vec<StepId> = steps.held().map(|at| self.id(at)).collect();
+        let failed: Vec<StepId> = steps.schedule.held().map(|at| self.id(at)).collect();
         if failed.is_empty() {
             return;
         }

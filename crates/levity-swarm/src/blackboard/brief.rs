@@ -8,7 +8,7 @@ use super::machine::Boarding;
 use crate::board::Entry;
 use crate::crew::{MOST_WORKER, goal, others, tell_who};
 use crate::desk::Desk;
-use crate::judge::SHAPE;
+use crate::judge::{self, SHAPE};
 
 /// How much of the board is shown, in bytes, and how much of it may be headings.
 const MOST_SHOWN: usize = 100_000;
@@ -94,7 +94,7 @@ impl Boarding {
              and `answer` is the answer to the goal, for the user. If another round would better it, `done` is false, and `reason` \
              tells those who work what is missing.\n\n{SHAPE}"
         );
-        self.asking.complain(&mut text);
+        judge::complain(&self.asking, &mut text);
         text
     }
 

@@ -6,7 +6,7 @@ use super::machine::Boarding;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
-use crate::judge::{Verdict, read};
+use crate::judge::{self, Verdict, read};
 use crate::names::JUDGE;
 use crate::notice::Notice;
 use crate::report::Report;
@@ -24,7 +24,9 @@ impl Boarding {
             (Ok(verdict), _) => return self.found(&verdict, desk, wants),
             (Err(_), Err(why)) => why.error.clone(),
             (Err(complaint), Ok(())) => {
-                if self.asking.again(complaint.clone(), came.text.clone()) && desk.near.is_none() {
+                if self.asking.reject(vec![complaint.clone()], &*came.text, judge::TRIES)
+                    && desk.near.is_none()
+                {
                     return self.ask(desk, wants);
                 }
                 complaint

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use levity_core::Step as Wants;
 
+use levity_graph::Drafts;
+
 use super::Blackboard;
 use super::writes::{self, Write};
 use crate::board::{Board, Entry};
+use crate::bus::Recipient;
 use crate::crew::{Crew, How};
 use crate::desk::{Came, Desk, Duty};
-use crate::judge::Asking;
 use crate::machine::{Play, Shown};
 use crate::notice::Notice;
 use crate::rules::Start;
@@ -23,7 +25,7 @@ pub(crate) struct Boarding {
     /// Which round, from 1; 0 before the first.
     pub(super) round: u32,
     pub(super) crew: Crew,
-    pub(super) asking: Asking,
+    pub(super) asking: Drafts,
     pub(super) board: Board,
     /// What those of the round want to write, by place.
     pub(super) writes: Vec<Vec<Write>>,
@@ -47,8 +49,8 @@ impl Boarding {
             blackboard: blackboard.clone(),
             goal: start.goal.as_str().into(),
             round: 0,
-            crew: Crew::default(),
-            asking: Asking::default(),
+            crew: Crew::new(Recipient::Everybody),
+            asking: Drafts::default(),
             board: Board::default(),
             writes: Vec::new(),
             asked: Vec::new(),
@@ -92,7 +94,7 @@ impl Boarding {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.task(seat, desk);
-            self.crew.begin(seat, task, desk, wants);
+            self.crew.begin(0..self.crew.base(), seat, task, desk, wants);
         }
         if self.crew.is_over() {
             self.round_over(desk, wants);
@@ -104,7 +106,7 @@ impl Boarding {
         if let Some(writes) = self.writes.get_mut(seat) {
             writes::take(writes, &heard, desk);
         }
-        if let Some(worker) = self.asked.get(seat).filter(|_| heard.done) {
+        if let Some(worker) = self.asked.get(seat).filter(|_| heard.is_done()) {
             self.looked.insert(worker.clone(), self.round);
         }
         self.crew.flush(desk, wants);
@@ -121,7 +123,7 @@ impl Boarding {
             return self.close(desk, wants);
         }
         if self.blackboard.judge.each_round {
-            self.asking = Asking::default();
+            self.asking = Drafts::default();
             return self.ask(desk, wants);
         }
         self.go_on(desk, wants);

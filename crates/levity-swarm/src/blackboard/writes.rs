@@ -31,7 +31,7 @@ pub(super) fn take(writes: &mut Vec<Write>, heard: &Heard, desk: &Desk) {
     let wanted = heard.signals.iter().filter(|signal| &*signal.name == WRITE);
     let mut new: Vec<Write> = wanted.map(|signal| read(&heard.by, signal)).collect();
     let is_swarm = desk.rules.cards.get(&heard.by).is_some_and(|card| card.is_swarm);
-    if heard.done && is_swarm && !heard.text.trim().is_empty() {
+    if heard.is_done() && is_swarm && !heard.text.trim().is_empty() {
         new.push(Write { by: heard.by.clone(), key: clean_key(&heard.by), content: heard.text.to_string() });
     }
     for write in new {

@@ -7,7 +7,7 @@ use levity_core::text::fenced;
 use super::machine::Debating;
 use crate::crew::{goal, others, tell_who};
 use crate::desk::Desk;
-use crate::judge::SHAPE;
+use crate::judge::{self, SHAPE};
 
 /// How many times as much the judge is shown.
 const FOR_THE_JUDGE: u64 = 4;
@@ -63,7 +63,7 @@ impl Debating {
             ),
         };
         let _ = write!(text, "\n\n{SHAPE}");
-        self.asking.complain(&mut text);
+        judge::complain(&self.asking, &mut text);
         text
     }
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use levity_core::{Failure, Status, Step as Wants};
 
+use levity_graph::Drafts;
+
 use super::Debate;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
-use crate::judge::{Asking, Verdict, in_words, read};
+use crate::judge::{self, Verdict, in_words, read};
 use crate::machine::{Play, Shown};
 use crate::names::JUDGE;
 use crate::notice::Notice;
@@ -24,7 +26,7 @@ pub(crate) struct Debating {
     /// Which round, from 1; 0 before the first.
     pub(super) round: u32,
     pub(super) crew: Crew,
-    pub(super) asking: Asking,
+    pub(super) asking: Drafts,
     /// What the judge has said, by round.
     pub(super) verdicts: BTreeMap<usize, Arc<str>>,
     /// Whether the workers are speaking.
@@ -39,8 +41,8 @@ impl Debating {
             debate: debate.clone(),
             goal: start.goal.as_str().into(),
             round: 0,
-            crew: Crew::default(),
-            asking: Asking::default(),
+            crew: Crew::new(Recipient::Everybody),
+            asking: Drafts::default(),
             verdicts: BTreeMap::new(),
             speaking: false,
             last: None,
@@ -67,7 +69,7 @@ impl Debating {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.turn(seat, desk);
-            self.crew.begin(seat, task, desk, wants);
+            self.crew.begin(0..self.crew.base(), seat, task, desk, wants);
         }
         if self.crew.is_over() {
             self.round_over(desk, wants);
@@ -76,7 +78,7 @@ impl Debating {
 
     fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
-        if heard.done {
+        if heard.is_done() {
             let turn = Draft::new(heard.by, Recipient::Everybody, MessageKind::Turn, heard.text);
             self.crew.letter(seat, turn);
         }
@@ -96,7 +98,7 @@ impl Debating {
         }
         let looks = self.debate.judge.each_round && self.round < self.debate.rounds && desk.near.is_none();
         if looks {
-            self.asking = Asking::default();
+            self.asking = Drafts::default();
             return self.ask(false, desk, wants);
         }
         self.go_on(desk, wants);
@@ -107,7 +109,7 @@ impl Debating {
         if !self.debate.judge.is_there() {
             return self.list_up(None, desk, wants);
         }
-        self.asking = Asking::default();
+        self.asking = Drafts::default();
         self.ask(true, desk, wants);
     }
 
@@ -127,7 +129,9 @@ impl Debating {
             (Ok(verdict), _) => self.found(&verdict, last, desk, wants),
             (Err(_), Err(why)) => self.no_verdict(why.error, last, desk, wants),
             (Err(complaint), Ok(())) => {
-                if self.asking.again(complaint.clone(), came.text.clone()) && desk.near.is_none() {
+                if self.asking.reject(vec![complaint.clone()], &*came.text, judge::TRIES)
+                    && desk.near.is_none()
+                {
                     return self.ask(last, desk, wants);
                 }
                 let Some(answer) = in_words(&came.text).filter(|_| last) else {

@@ -8,9 +8,10 @@ use super::brief;
 use super::machine::{Handing, Leg, Opening};
 use super::record::Record;
 use crate::desk::{Desk, Duty, Work};
+use crate::effort::{self, Spent};
 use crate::executor::unlimited;
 use crate::notice::Notice;
-use crate::report::{Report, ReportStatus};
+use crate::report::Report;
 use crate::worker::Card;
 
 impl Leg {
@@ -53,12 +54,8 @@ impl Handing {
         if report.attempts == 0 {
             report.task = work.task.into();
         }
-        report.status = ReportStatus::Running;
-        report.attempts += 1;
-        report.worker = worker.clone();
-        let (id, attempt) = (report.id.clone(), report.attempts);
+        desk.began(leg.place, worker, effect, wants);
         self.leg = Some(leg);
-        desk.tell(wants, || Notice::Began { id, worker, effect, attempt });
     }
 
     fn work(&self, leg: &Leg, desk: &Desk) -> Work {
@@ -98,16 +95,5 @@ fn allowed(card: &Card, desk: &Desk, report: &Report) -> Limits {
     let spent = desk.usage.cost.unwrap_or_default();
     left.money = whole.money.map(|money| money.saturating_sub(spent));
     left.assumed_price = whole.assumed_price;
-    let mut limits = card.limits.map_or(left, |own| own_left(own, report).within(&left));
-    limits.wall_time = [limits.wall_time, card.timeout].into_iter().flatten().min();
-    limits
-}
-
-fn own_left(mut own: Limits, report: &Report) -> Limits {
-    own.tokens = own.tokens.map(|tokens| tokens.saturating_sub(report.usage.total()));
-    let spent = report.usage.cost.unwrap_or_default();
-    own.money = own.money.map(|money| money.saturating_sub(spent));
-    own.model_calls = own.model_calls.map(|calls| calls.saturating_sub(report.stats.model_calls));
-    own.tool_calls = own.tool_calls.map(|calls| calls.saturating_sub(report.stats.tool_calls));
-    own
+    effort::bounded(card, &left, &Spent::of(report))
 }

@@ -13,7 +13,6 @@ use crate::desk::{Came, Desk, Duty, Why, WhyKind};
 use crate::machine::{Play, Shown};
 use crate::names::{did_you_mean, short};
 use crate::notice::Notice;
-use crate::report::ReportStatus;
 use crate::rules::Start;
 use crate::talk;
 
@@ -138,10 +137,7 @@ impl Handing {
 
     /// A leg has ended, one way or another.
     fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut Wants) {
-        let Some(report) = desk.reports.get_mut(leg.place) else { return };
-        report.usage += came.usage;
-        report.stats += came.stats;
-        (report.text, report.run) = (came.text.clone(), Some(came.run.clone()));
+        desk.ended(leg.place, &came);
         for draft in talk::drafts(&leg.worker, &came.signals, &desk.rules.names) {
             desk.post(draft, wants);
         }
@@ -176,10 +172,7 @@ impl Handing {
 
     /// A leg is done: what was said in it belongs to the conversation. Returns what its worker knows of it.
     fn done(&mut self, leg: &Leg, came: Came, desk: &mut Desk, wants: &mut Wants) -> Vec<Arc<Message>> {
-        let (id, worker) = (desk.reports[leg.place].id.clone(), leg.worker.clone());
-        let report = &mut desk.reports[leg.place];
-        (report.status, report.error) = (ReportStatus::Done, None);
-        desk.tell(wants, || Notice::Done { id, worker });
+        desk.done(leg.place, wants);
         self.failed.clear();
         self.seen.insert(leg.worker.clone(), leg.seen);
         self.asked(&leg.asks);

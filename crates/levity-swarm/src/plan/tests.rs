@@ -4,14 +4,14 @@ fn names() -> Vec<Arc<str>> {
     ["coder", "researcher", "reviewer"].map(Into::into).to_vec()
 }
 
-fn checked(plan: &[Delegation]) -> Result<Vec<usize>, String> {
+fn checked(plan: &[Delegation]) -> Result<Vec<u32>, String> {
     let (workers, done) = (names(), BTreeMap::new());
     let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 32 };
     check(plan, &known).map(|order| order.order).map_err(|faults| faults.to_string())
 }
 
 #[track_caller]
-fn check_text(text: &str, expected: Result<&[usize], &str>) {
+fn check_text(text: &str, expected: Result<&[u32], &str>) {
     let found = match read(text, &BTreeMap::new()) {
         Ok(Answered::Plan(plan, _)) => checked(&plan),
         Ok(Answered::Answer(text)) => Err(format!("answer: {text}")),

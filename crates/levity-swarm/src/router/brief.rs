@@ -6,6 +6,7 @@ use levity_core::Money;
 use levity_core::text::{clipped, fenced, one_line, share};
 
 use super::machine::Routed;
+use crate::crew::goal;
 use crate::desk::Desk;
 use crate::report::ReportStatus;
 
@@ -30,10 +31,7 @@ const MOST_SHOWN: usize = 40_000;
 impl Routed {
     /// The task of making a plan.
     pub(super) fn brief(&self, desk: &Desk) -> String {
-        let mut text = format!("# The goal\n{}\n", desk.start.goal);
-        for said in &desk.said {
-            let _ = write!(text, "\nThe user has added: {said}\n");
-        }
+        let mut text = goal("The goal", desk);
         workers(&mut text, desk);
         if self.round > 1 {
             self.tell_results(&mut text, desk);
@@ -81,13 +79,13 @@ impl Routed {
     }
 
     fn complain(&self, text: &mut String) {
-        if self.planning.complaints.is_empty() {
+        if self.drafts.complaints().is_empty() {
             return;
         }
-        let previous = clipped(&self.planning.previous, MOST_SHOWN);
+        let previous = clipped(self.drafts.previous().unwrap_or_default(), MOST_SHOWN);
         let _ =
             write!(text, "\n# What you answered before\n{}\n\n# What is wrong with it\n", fenced(&previous));
-        for complaint in self.planning.complaints.iter().take(20) {
+        for complaint in self.drafts.complaints().iter().take(20) {
             let _ = writeln!(text, "- {complaint}");
         }
         text.push_str("Mend exactly this and leave the rest as it is.\n");

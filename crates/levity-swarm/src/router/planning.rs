@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_core::Step as Wants;
+use levity_graph::Drafts;
 
-use super::machine::{Planning, Routed};
+use super::machine::Routed;
 use super::shape::shape;
-use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Work};
 use crate::keywords;
-use crate::names::{ROUTER, USER};
+use crate::names::ROUTER;
 use crate::notice::{Notice, PlannedBy};
-use crate::plan::{Answered, Delegation, Known, Order, PlanFault, PlanFaults, check, read};
+use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
 
 impl Routed {
     /// A plan of the host's, which was checked when the run was made.
     pub(super) fn host_plan(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut Wants) {
         self.round = 1;
-        match self.check(&plan, plan.len(), desk) {
+        match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
             Err(faults) => self.fall_back(&format!("the plan that was given: {faults}"), desk, wants),
         }
@@ -27,7 +27,7 @@ impl Routed {
     /// Asks the router for the plan of the next round.
     pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut Wants) {
         self.round += 1;
-        self.planning = Planning::default();
+        self.drafts = Drafts::default();
         if !self.router.plans() {
             return self.fall_back("there is no router", desk, wants);
         }
@@ -35,11 +35,10 @@ impl Routed {
     }
 
     fn ask(&mut self, desk: &mut Desk, wants: &mut Wants) {
-        self.planning.attempt += 1;
         let mut work = Work::new(self.brief(desk)).within(self.router.timeout);
         work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
-        let (round, attempt) = (self.round, self.planning.attempt);
+        let (round, attempt) = (self.round, self.drafts.rejected() + 1);
         desk.tell(wants, || Notice::Planning { round, attempt, effect });
     }
 
@@ -47,11 +46,14 @@ impl Routed {
     pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut Wants) {
         // An answer of the wrong shape may hold a plan all the same.
         let read = match came.result {
-            Err(why) if came.text.is_empty() => return self.no_plan(&why.error, desk, wants),
-            _ => read(&came.text, &self.ids),
+            Err(why) if came.text.is_empty() => {
+                let faults = PlanFault::Unreadable { what: why.error }.into();
+                return self.rejected(&faults, None, desk, wants);
+            }
+            _ => read(&came.text, &self.work.ids),
         };
         match read {
-            Ok(Answered::Answer(text)) if self.round == 1 => self.answered_at_once(text, desk, wants),
+            Ok(Answered::Answer(text)) if self.round == 1 => desk.answer(ROUTER, text, wants),
             Ok(Answered::Answer(_)) => self.close(desk, wants),
             Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => self.close(desk, wants),
             Ok(Answered::Plan(plan, mends)) => {
@@ -60,7 +62,7 @@ impl Routed {
                 }
                 self.take_plan(plan, &came.text, desk, wants);
             }
-            Err(fault) => self.rejected(&fault.into(), &came.text, desk, wants),
+            Err(fault) => self.rejected(&fault.into(), Some(&came.text), desk, wants),
         }
     }
 
@@ -68,21 +70,16 @@ impl Routed {
         if self.round > 1 {
             self.rename(&mut plan);
         }
-        match self.check(&plan, self.router.most, desk) {
+        match self.work.check(&plan, self.router.most, desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Router, desk, wants),
-            Err(faults) => self.rejected(&faults, text, desk, wants),
+            Err(faults) => self.rejected(&faults, Some(text), desk, wants),
         }
-    }
-
-    fn check(&self, plan: &[Delegation], most: usize, desk: &Desk) -> Result<Order, PlanFaults> {
-        let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
-        check(plan, &Known { workers, router: ROUTER, done, reports, most })
     }
 
     /// A later plan names what it does again as it was named before; it is told apart by the round.
     fn rename(&mut self, plan: &mut [Delegation]) {
         let own: BTreeSet<Arc<str>> = plan.iter().map(|one| one.id.clone()).collect();
-        let again = own.iter().filter(|id| self.ids.contains_key(*id));
+        let again = own.iter().filter(|id| self.work.ids.contains_key(*id));
         let renamed: BTreeMap<Arc<str>, Arc<str>> =
             again.map(|id| (id.clone(), self.free_id(id, &own))).collect();
         for id in plan.iter_mut().flat_map(|one| one.depends_on.iter_mut().chain([&mut one.id])) {
@@ -98,34 +95,26 @@ impl Routed {
         let mut number = self.round;
         loop {
             let new: Arc<str> = format!("{id}.{number}").into();
-            if !self.ids.contains_key(&new) && !own.contains(&new) {
+            if !self.work.ids.contains_key(&new) && !own.contains(&new) {
                 return new;
             }
             number = number.saturating_add(1);
         }
     }
 
-    /// What came cannot be carried out: the router is asked once more, with what is wrong with it.
-    fn rejected(&mut self, faults: &PlanFaults, text: &str, desk: &mut Desk, wants: &mut Wants) {
-        let attempt = self.planning.attempt;
+    /// There is no plan that can be carried out: the router is asked once more, with what is wrong with the draft that came.
+    fn rejected(&mut self, faults: &PlanFaults, draft: Option<&str>, desk: &mut Desk, wants: &mut Wants) {
+        let complaints = || faults.iter().map(PlanFault::to_string).collect();
+        let again = match draft {
+            Some(draft) => self.drafts.reject(complaints(), draft, self.router.tries),
+            None => self.drafts.fail(self.router.tries),
+        };
+        let attempt = self.drafts.rejected();
         desk.tell(wants, || Notice::PlanRejected { attempt, faults: faults.clone() });
-        if attempt < self.router.tries && desk.near.is_none() {
-            self.planning.complaints = faults.iter().map(PlanFault::to_string).collect();
-            text.clone_into(&mut self.planning.previous);
+        if again && desk.near.is_none() {
             return self.ask(desk, wants);
         }
         self.give_up(&faults.to_string(), desk, wants);
-    }
-
-    /// The router itself failed.
-    fn no_plan(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
-        let attempt = self.planning.attempt;
-        let faults = PlanFault::Unreadable { what: why.to_owned() }.into();
-        desk.tell(wants, || Notice::PlanRejected { attempt, faults });
-        if attempt < self.router.tries && desk.near.is_none() {
-            return self.ask(desk, wants);
-        }
-        self.give_up(why, desk, wants);
     }
 
     /// No plan is to be had from the router. What was done before stands.
@@ -140,17 +129,9 @@ impl Routed {
     fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
         desk.tell(wants, || Notice::FellBack { why: why.to_owned() });
         let plan = keywords::plan(&desk.start.goal, &desk.rules);
-        match self.check(&plan, plan.len(), desk) {
+        match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Keywords, desk, wants),
             Err(_) => self.close(desk, wants),
         }
-    }
-
-    /// There was nothing to delegate.
-    fn answered_at_once(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
-        let draft = Draft::new(ROUTER, Recipient::One(USER.into()), MessageKind::Answer, &*text);
-        desk.post(draft, wants);
-        let status = desk.answered();
-        desk.end(status, text, None);
     }
 }

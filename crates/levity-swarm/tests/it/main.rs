@@ -3,6 +3,7 @@
 
 mod blackboard;
 mod bus;
+mod coordinator;
 mod crowd;
 mod debate;
 mod edges;
@@ -16,3 +17,4 @@ mod resume;
 mod rounds;
 mod router;
 mod steer;
+mod upgrade;

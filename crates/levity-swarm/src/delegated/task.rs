@@ -1,12 +1,10 @@
 //! What a worker is told.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use levity_core::Message;
 use levity_core::text::{clipped, fenced, share};
 
-use super::machine::Routed;
+use super::Delegated;
 use crate::bus::{Bus, Draft, Recipient};
 use crate::desk::Desk;
 
@@ -15,10 +13,11 @@ const MOST_GIVEN: usize = 200_000;
 /// How much of a message stands there.
 const MOST_MESSAGE: usize = 8_000;
 
-impl Routed {
+impl Delegated {
     /// The task of a delegation, with all that its worker is to know: what those it depends on have done, and what was said to
     /// it or to everybody by those before it. Who works beside it makes no difference.
-    pub(super) fn task(&self, at: usize, desk: &Desk) -> String {
+    pub(super) fn task(&self, seat: usize, desk: &Desk) -> String {
+        let at = self.crew.base() + seat;
         let job = &self.jobs[at];
         let mut text = format!("# Your task\n{}\n", job.delegation.task);
         if let Some(expected) = &job.delegation.expected {
@@ -31,8 +30,8 @@ impl Routed {
             let _ = write!(text, "\nThe user has added: {said}\n");
         }
         self.tell_given(&mut text, at, desk);
-        self.tell_messages(&mut text, at, desk);
-        if let Some(why) = &job.failed {
+        self.tell_messages(&mut text, seat, desk);
+        if let Some(why) = self.crew.failed(seat) {
             let _ = write!(text, "\n# The attempt before failed\n{}\nTake another way.\n", fenced(why));
         }
         text
@@ -56,12 +55,12 @@ impl Routed {
 
     /// Messages for the worker: those of earlier rounds, and those of the delegations that come before. Those to the worker alone
     /// come first, and the newest last. They are not taken from the bus: what has left it depends on how far others are.
-    fn tell_messages(&self, text: &mut String, at: usize, desk: &Desk) {
-        let worker = &self.jobs[at].worker;
-        let mut before: Vec<usize> = self.noted.range(..self.base).copied().collect();
+    fn tell_messages(&self, text: &mut String, seat: usize, desk: &Desk) {
+        let (base, Some(worker)) = (self.crew.base(), self.crew.worker(seat)) else { return };
+        let mut before: Vec<usize> = self.notes.range(..base).map(|(at, _)| *at).collect();
         // Mostly nobody has said anything, and looking for all that comes before takes as long as there is.
-        if self.noted.range(self.base..).next().is_some() {
-            before.extend(self.before(at));
+        if self.notes.range(base..).next().is_some() {
+            before.extend(self.before(base + seat));
         }
         let mut left = desk.rules.context;
         let mut said = fit(self.notes(&before, |draft| draft.to.is_for(worker)), &mut left);
@@ -80,35 +79,19 @@ impl Routed {
 
     /// What delegations have said to others, in the order of the plan.
     fn notes<'a>(&'a self, of: &[usize], is_it: impl Fn(&Draft) -> bool) -> Vec<Said<'a>> {
-        let notes = of.iter().flat_map(|at| &self.jobs[*at].notes).filter(|draft| is_it(draft));
+        let notes = of.iter().filter_map(|at| self.notes.get(at)).flatten().filter(|draft| is_it(draft));
         notes.map(|draft| (&*draft.from, &*draft.content)).collect()
     }
 
     /// All of this round that a delegation depends on, over others too, in the order of the plan.
-    fn before(&self, at: usize) -> Vec<usize> {
+    pub(super) fn before(&self, at: usize) -> Vec<usize> {
+        let base = self.crew.base();
         let (mut found, mut open) = (std::collections::BTreeSet::new(), vec![at]);
         while let Some(at) = open.pop() {
-            let needs = self.jobs[at].needs.iter().copied().filter(|need| *need >= self.base);
+            let needs = self.jobs[at].needs.iter().copied().filter(|need| *need >= base);
             open.extend(needs.filter(|need| found.insert(*need)));
         }
         found.into_iter().collect()
-    }
-
-    /// What a worker that remembers the run has done before: in earlier rounds, and of what the delegation depends on.
-    pub(super) fn remembered(&self, at: usize, desk: &Desk) -> Vec<Arc<Message>> {
-        /// How many of its tasks it remembers.
-        const MOST: usize = 20;
-        let worker = &self.jobs[at].worker;
-        let earlier = (0..self.base).chain(self.before(at));
-        let own = earlier.filter(|at| desk.reports[*at].worker == *worker && desk.reports[*at].is_done());
-        let own: Vec<usize> = own.collect();
-        let recent = own.iter().skip(own.len().saturating_sub(MOST));
-        recent
-            .flat_map(|at| {
-                let report = &desk.reports[*at];
-                [Arc::new(Message::user(&*report.task)), Arc::new(Message::assistant(&*report.text))]
-            })
-            .collect()
     }
 }
 

@@ -1,0 +1,39 @@
+//! The engine below plans and swarms: in which order work is done that depends on other work.
+//!
+//! ```
+//! use levity_graph::{Edges, Schedule, sorted};
+//!
+//! // 0 and 1 come before 2.
+//! let edges = Edges::new(vec![vec![], vec![], vec![0, 1]]);
+//! assert_eq!(sorted(&edges, |at| at), Ok(vec![0, 1, 2]));
+//!
+//! let mut schedule = Schedule::new(edges.before.len());
+//! for at in schedule.open(&edges) {
+//!     schedule.ready(at, 0);
+//! }
+//! assert_eq!((schedule.next(), schedule.next(), schedule.next()), (Some(0), Some(1), None));
+//! for at in [0, 1] {
+//!     schedule.settle(at);
+//!     schedule.release(at, &edges, |_| Some(0));
+//! }
+//! assert_eq!(schedule.next(), Some(2));
+//! ```
+//!
+//! Work is known by its number, `0..len`. The engine decides what may begin, and what follows a failure. The machines of
+//! `levity-dag` and `levity-swarm` decide what a piece of work is, and make its effects.
+//!
+//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies.
+
+mod drafts;
+mod failure;
+mod links;
+mod order;
+mod schedule;
+mod slots;
+
+pub use drafts::Drafts;
+pub use failure::{Next, Remedy, after_failure};
+pub use links::{Edges, Links};
+pub use order::{a_cycle, sorted};
+pub use schedule::Schedule;
+pub use slots::Slots;

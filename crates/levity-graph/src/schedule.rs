@@ -1,0 +1,231 @@
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::Links;
+use crate::order::{as_number, numbers};
+
+/// An account of which pieces of work may begin.
+///
+/// The cost of a piece does not depend on how many others there are: one that is settled is looked at once by each piece
+/// right behind it. Of those that may begin, the one with the highest urgency is the next, then the lowest number.
+#[derive(Debug)]
+pub struct Schedule {
+    pieces: Vec<Piece>,
+    ready: BinaryHeap<(u32, Reverse<u32>)>,
+    unsettled: usize,
+    /// Room for those that a settled one has freed, used again and again.
+    freed: Vec<u32>,
+}
+
+/// Where a piece of work stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    phase: Phase,
+    /// How many right before it are not settled.
+    open: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Waiting,
+    Begun,
+    /// Settled, and those behind it wait all the same.
+    Held,
+    Settled,
+}
+
+impl Schedule {
+    /// A schedule of so many pieces, all of them waiting.
+    pub fn new(count: usize) -> Self {
+        let pieces = vec![Piece::default(); count];
+        Self { pieces, ready: BinaryHeap::new(), unsettled: count, freed: Vec::new() }
+    }
+
+    fn phase(&self, at: u32) -> Option<Phase> {
+        self.pieces.get(at as usize).map(|piece| piece.phase)
+    }
+
+    /// Counts what each waiting piece waits for. Returns those that wait for nothing; none of them is
+    /// [`ready`](Self::ready) yet.
+    pub fn open(&mut self, links: &impl Links) -> Vec<u32> {
+        self.ready.clear();
+        let waiting = numbers(self.pieces.len()).filter(|at| self.phase(*at) == Some(Phase::Waiting));
+        let waiting: Vec<u32> = waiting.collect();
+        let is_open = |at: &u32| self.phase(*at) != Some(Phase::Settled);
+        let open: Vec<_> =
+            waiting.iter().map(|at| as_number(links.before(*at).filter(is_open).count())).collect();
+        for (at, open) in waiting.iter().zip(open) {
+            self.pieces[*at as usize].open = open;
+        }
+        waiting.into_iter().filter(|at| self.pieces[*at as usize].open == 0).collect()
+    }
+
+    /// Adds a piece to those that may begin: one that waits for nothing, or one that is tried again.
+    pub fn ready(&mut self, at: u32, urgency: u32) {
+        self.ready.push((urgency, Reverse(at)));
+    }
+
+    /// Whether a piece may begin.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Takes the most urgent of those that may begin and are not settled.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it is no sequence: what comes next changes as work is settled"
+    )]
+    pub fn next(&mut self) -> Option<u32> {
+        while let Some((_, Reverse(at))) = self.ready.pop() {
+            if !self.is_settled(at) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// A piece has begun; `false` when it has before, or is settled.
+    pub fn begin(&mut self, at: u32) -> bool {
+        let piece = self.pieces.get_mut(at as usize).filter(|piece| piece.phase == Phase::Waiting);
+        piece.map(|piece| piece.phase = Phase::Begun).is_some()
+    }
+
+    /// Settles a piece; `false` when it was settled before. Call [`release`](Self::release) to free those behind it.
+    pub fn settle(&mut self, at: u32) -> bool {
+        self.mark(at, Phase::Settled)
+    }
+
+    /// Settles a piece, and has those behind it wait until [`let_go`](Self::let_go).
+    pub fn hold(&mut self, at: u32) -> bool {
+        self.mark(at, Phase::Held)
+    }
+
+    /// Those behind a held piece wait no longer. Call [`release`](Self::release) to free them.
+    pub fn let_go(&mut self, at: u32) {
+        if let Some(piece) = self.pieces.get_mut(at as usize).filter(|piece| piece.phase == Phase::Held) {
+            piece.phase = Phase::Settled;
+        }
+    }
+
+    fn mark(&mut self, at: u32, phase: Phase) -> bool {
+        match self.pieces.get_mut(at as usize) {
+            Some(piece) if !matches!(piece.phase, Phase::Held | Phase::Settled) => {
+                piece.phase = phase;
+                self.unsettled -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The pieces that are held.
+    pub fn held(&self) -> impl Iterator<Item = u32> {
+        numbers(self.pieces.len()).filter(|at| self.is_held(*at))
+    }
+
+    /// Whether a piece is held.
+    pub fn is_held(&self, at: u32) -> bool {
+        self.phase(at) == Some(Phase::Held)
+    }
+
+    /// Whether a piece is settled, held or not.
+    pub fn is_settled(&self, at: u32) -> bool {
+        matches!(self.phase(at), Some(Phase::Held | Phase::Settled))
+    }
+
+    /// Whether every piece is settled.
+    pub fn is_done(&self) -> bool {
+        self.unsettled == 0
+    }
+
+    /// Frees those behind a settled piece. `decide` gives the urgency of each that waits for nothing any more, or nothing
+    /// when it is not to be done: it is settled then, and those behind it are freed, too, and so on.
+    pub fn release(&mut self, at: u32, links: &impl Links, mut decide: impl FnMut(u32) -> Option<u32>) {
+        let (mut skipped, mut next, mut at) = (Vec::new(), 0, at);
+        let mut freed = std::mem::take(&mut self.freed);
+        loop {
+            for behind in links.behind(at) {
+                let Some(piece) = self.pieces.get_mut(behind as usize) else { continue };
+                if piece.phase == Phase::Waiting && piece.open > 0 {
+                    piece.open -= 1;
+                    freed.extend((piece.open == 0).then_some(behind));
+                }
+            }
+            for behind in freed.drain(..) {
+                match decide(behind) {
+                    Some(urgency) => self.ready(behind, urgency),
+                    None => skipped.extend(self.settle(behind).then_some(behind)),
+                }
+            }
+            match skipped.get(next) {
+                Some(skipped) => (at, next) = (*skipped, next + 1),
+                None => break,
+            }
+        }
+        self.freed = freed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Edges, sorted};
+
+    #[test]
+    fn held_piece_keeps_those_behind_it_waiting_until_let_go() {
+        let edges = Edges::new(vec![vec![], vec![0]]);
+        let mut schedule = Schedule::new(2);
+        assert_eq!(schedule.open(&edges), [0]);
+        assert!(schedule.hold(0) && !schedule.settle(0));
+        assert_eq!(schedule.held().collect::<Vec<_>>(), [0]);
+        assert_eq!(schedule.open(&edges), []);
+        schedule.let_go(0);
+        schedule.release(0, &edges, |_| Some(7));
+        assert_eq!((schedule.next(), schedule.held().count()), (Some(1), 0));
+    }
+
+    proptest! {
+        /// Whatever finishes first, everything begins once, after all that it depends on, or is skipped.
+        #[test]
+        fn everything_is_settled_once_and_after_what_it_depends_on(
+            before in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 1..40),
+            picks in prop::collection::vec(any::<prop::sample::Index>(), 40), skip in 2_u32..9,
+        ) {
+            let before = before.iter().enumerate().map(|(at, all)| match at {
+                0 => Vec::new(),
+                _ => all.iter().map(|one| one.index(at) as u32).collect(),
+            });
+            let edges = Edges::new(before.collect());
+            let mut schedule = Schedule::new(edges.before.len());
+            let (mut under_way, mut settled) = (Vec::new(), Vec::new());
+            for at in schedule.open(&edges) {
+                schedule.ready(at, 0);
+            }
+            for pick in picks.iter().cycle() {
+                while let Some(at) = schedule.next() {
+                    prop_assert!(edges.before[at as usize].iter().all(|one| settled.contains(one)));
+                    schedule.begin(at);
+                    under_way.push(at);
+                }
+                if under_way.is_empty() {
+                    break;
+                }
+                let at = under_way.remove(pick.index(under_way.len()));
+                prop_assert!(schedule.settle(at));
+                settled.push(at);
+                schedule.release(at, &edges, |next| {
+                    let skips = next.is_multiple_of(skip);
+                    settled.extend(skips.then_some(next));
+                    (!skips).then_some(0)
+                });
+            }
+            prop_assert!(schedule.is_done());
+            settled.sort_unstable();
+            prop_assert_eq!(settled, (0..edges.before.len() as u32).collect::<Vec<_>>());
+            prop_assert!(sorted(&edges, |at| at).is_ok());
+        }
+    }
+}

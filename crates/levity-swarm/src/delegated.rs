@@ -1,0 +1,179 @@
+//! Plans under way: delegations that a crew does round by round, whoever has made the plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::{Limit, Signal, Step as Wants};
+
+use crate::bus::{Draft, MessageKind, Recipient};
+use crate::crew::{Crew, How, not_done, shared_list};
+use crate::desk::{Came, Desk};
+use crate::notice::Then;
+use crate::plan::{Delegation, Known, Order, PlanFaults, check};
+use crate::report::{Report, ReportStatus};
+use crate::worker::Scope;
+
+mod task;
+
+/// All that was delegated in a run, and the work of the round.
+pub(crate) struct Delegated {
+    /// The name under which tasks are given out.
+    lead: &'static str,
+    /// All that was delegated, in the order in which it is reported.
+    jobs: Vec<Job>,
+    /// Who does the delegations of the round.
+    crew: Crew,
+    /// Places by id, of all rounds.
+    pub(crate) ids: BTreeMap<Arc<str>, usize>,
+    /// What workers have said to others, by the places of their delegations, of all rounds.
+    notes: BTreeMap<usize, Vec<Draft>>,
+}
+
+/// A delegation; what came of it is in the report of the same place.
+#[derive(Debug)]
+struct Job {
+    delegation: Delegation,
+    /// Those it depends on, of this and of earlier rounds.
+    needs: Vec<usize>,
+}
+
+impl Delegated {
+    pub(crate) fn new(lead: &'static str) -> Self {
+        let crew = Crew::new(Recipient::One(lead.into()));
+        Self { lead, jobs: Vec::new(), crew, ids: BTreeMap::new(), notes: BTreeMap::new() }
+    }
+
+    /// All that was delegated.
+    pub(crate) fn plan(&self) -> Vec<Delegation> {
+        self.jobs.iter().map(|job| job.delegation.clone()).collect()
+    }
+
+    /// Where the reports of the round begin.
+    pub(crate) fn base(&self) -> usize {
+        self.crew.base()
+    }
+
+    /// Whether every delegation is settled.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.crew.is_settled()
+    }
+
+    /// Checks a plan for the next round.
+    pub(crate) fn check(&self, plan: &[Delegation], most: usize, desk: &Desk) -> Result<Order, PlanFaults> {
+        let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
+        check(plan, &Known { workers, router: self.lead, done, reports, most })
+    }
+
+    /// Takes on a plan that was checked: a report for each delegation, and a task for each worker on the bus, in the order of the
+    /// plan. `again` has what is done again, by id.
+    pub(crate) fn take_on(
+        &mut self,
+        plan: Vec<Delegation>,
+        order: Order,
+        mut again: BTreeMap<Arc<str>, Arc<str>>,
+        desk: &mut Desk,
+        wants: &mut Wants,
+    ) {
+        let base = self.jobs.len();
+        let Order { order, needs, earlier } = order;
+        let mut plan: Vec<Option<Delegation>> = plan.into_iter().map(Some).collect();
+        let mut reports = Vec::with_capacity(plan.len());
+        for ((at, needs), earlier) in order.into_iter().zip(&needs).zip(earlier) {
+            let Some(delegation) = plan.get_mut(at as usize).and_then(Option::take) else { continue };
+            let Delegation { id, worker, task, .. } = &delegation;
+            self.ids.insert(id.clone(), self.jobs.len());
+            let mut report = Report::new(id.clone(), worker.clone(), task.clone());
+            report.again = again.remove(id);
+            reports.push(report);
+            let needs = needs.iter().map(|need| base + *need as usize).chain(earlier).collect();
+            self.jobs.push(Job { delegation, needs });
+        }
+        self.crew.plan(reports, needs, How::Together, desk);
+        for job in &self.jobs[base..] {
+            let Delegation { worker, task, .. } = &job.delegation;
+            let to = Recipient::One(worker.clone());
+            desk.post(Draft::new(self.lead, to, MessageKind::Task, task.clone()), wants);
+        }
+    }
+
+    /// Begins what may begin. Returns whether the round is over. One call of a model can be kept for whoever makes the answer.
+    pub(crate) fn pump(&mut self, keeps_call: bool, desk: &mut Desk, wants: &mut Wants) -> bool {
+        while self.crew.has_room(desk) {
+            if keeps_call && self.crew.has_ready() {
+                self.keep_a_call(desk);
+            }
+            self.crew.skip_rest(desk, wants);
+            let Some(seat) = self.crew.next(desk) else { break };
+            self.begin(seat, desk, wants);
+        }
+        self.crew.is_over() && !self.jobs.is_empty()
+    }
+
+    /// Whoever makes the answer needs a call of a model, and who is at work needs one or more.
+    fn keep_a_call(&self, desk: &mut Desk) {
+        let Some(most) = desk.start.limits.model_calls else { return };
+        let taken = desk.stats.model_calls.saturating_add(self.crew.running() as u64);
+        if taken.saturating_add(1) >= most {
+            desk.near = desk.near.or(Some(Limit::ModelCalls));
+        }
+    }
+
+    /// Begins a delegation, unless something that it depends on is not done.
+    fn begin(&mut self, seat: usize, desk: &mut Desk, wants: &mut Wants) {
+        let at = self.base() + seat;
+        let missing = self.jobs[at].needs.iter().find(|need| !desk.reports[**need].is_done());
+        if let Some(missing) = missing {
+            let why = format!("`{}` is not done", desk.reports[*missing].id);
+            return self.crew.skip(seat, why, desk, wants);
+        }
+        let task = self.task(seat, desk);
+        let worker = self.crew.worker(seat).and_then(|worker| desk.rules.cards.get(worker));
+        let known: Vec<usize> = match worker {
+            Some(card) if card.scope != Scope::Task => (0..self.base()).chain(self.before(at)).collect(),
+            _ => Vec::new(),
+        };
+        self.crew.begin(known.into_iter(), seat, task, desk, wants);
+    }
+
+    /// A worker has ended. Returns the place among the reports, and the signals.
+    pub(crate) fn worked(
+        &mut self,
+        seat: usize,
+        came: Came,
+        desk: &mut Desk,
+        wants: &mut Wants,
+    ) -> Option<(usize, Vec<Signal>)> {
+        let heard = self.crew.came(seat, came, desk, wants)?;
+        let place = self.base() + seat;
+        if !heard.said.is_empty() {
+            self.notes.entry(place).or_default().extend(heard.said);
+        }
+        match heard.then {
+            None => {
+                let to = Recipient::One(self.lead.into());
+                self.crew.letter(seat, Draft::new(heard.by, to, MessageKind::Result, heard.text));
+            }
+            Some(Then::StandIn { worker }) => {
+                let task = desk.reports[place].task.clone();
+                self.crew
+                    .letter(seat, Draft::new(self.lead, Recipient::One(worker), MessageKind::Task, task));
+            }
+            Some(_) => {}
+        }
+        self.crew.flush(desk, wants);
+        Some((place, heard.signals))
+    }
+
+    /// Whether something failed in the round that another could do.
+    pub(crate) fn could_be_done(&self, desk: &Desk) -> bool {
+        desk.reports[self.base()..].iter().any(|report| report.status == ReportStatus::Failed)
+    }
+}
+
+/// What each has said, and what is not done.
+pub(crate) fn list(desk: &Desk) -> String {
+    let done = desk.reports.iter().filter(|report| report.is_done());
+    let list =
+        shared_list(done.map(|report| (format!("{} (`{}`)", report.worker, report.id), &*report.text)));
+    format!("{list}{}", not_done(&desk.reports))
+}
