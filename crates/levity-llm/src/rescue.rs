@@ -35,6 +35,9 @@ const LONGEST_LEAD_IN: usize = 320;
 /// The longest text that is held back, in bytes.
 const LONGEST_HELD: usize = 1 << 20;
 
+/// The longest text that is held back before it surely begins like a call, in bytes.
+const LONGEST_UNKNOWN: usize = 4 << 10;
+
 /// Rescued calls are counted from here, so that they never share an index with native calls.
 const FIRST_INDEX: u32 = 1 << 16;
 
@@ -136,8 +139,9 @@ impl Rescue {
             }
             match start::judge(&self.held, &self.tools) {
                 Start::Call => self.begun = true,
-                Start::Unknown => break,
-                Start::Text => self.pass(first_char(&self.held), out),
+                // Each further piece costs another look at all of it.
+                Start::Unknown if self.held.len() <= LONGEST_UNKNOWN => break,
+                Start::Unknown | Start::Text => self.pass(first_char(&self.held), out),
             }
         }
         if self.over {

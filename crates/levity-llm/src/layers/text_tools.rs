@@ -62,9 +62,9 @@ impl Dialect {
 /// - objects `{"action" or "tool": name, "args" or "input": {..}}`, also fenced, in lists, or under `call_tool`
 ///   beside other keys.
 ///
-/// A reply that has no such call may be one in the form that the model's family was trained on, such as `[TOOL_CALLS] [..]` or
-/// `<function=name>..</function>`. It becomes a call if it consists of nothing but calls of offered tools, behind a short lead-in
-/// at most, and if the user asked neither for JSON nor for code. It goes back to the model as it was written.
+/// A reply without such a call may have one in the form that the model was trained on, such as `[TOOL_CALLS] [..]` or
+/// `<function=name>..</function>`. The layer reads this form under stricter conditions: the reply is a short lead-in at most and
+/// calls of offered tools, and the user asked for neither JSON nor code. The call goes back to the model as the model wrote it.
 ///
 /// A model that has tool calls keeps them with [`beside_native`](Self::beside_native).
 ///
@@ -181,8 +181,9 @@ impl<M: Model + 'static> TextTools<M> {
         let structured = offers && self.form() == Form::Structured && !self.native;
         Reader {
             parser: Parser::new(known, offers),
-            // A model with tool calls of its own has a provider that knows whether to look for others.
+            // The provider of a model with tool calls decides itself whether to read others.
             rescue: if self.native { None } else { Rescue::new(request, None) },
+            thought: false,
             whole: structured.then(String::new),
             calls: 0,
             finish: None,
@@ -196,6 +197,8 @@ struct Reader {
     parser: Parser,
     /// Reads text that the parser found no call in.
     rescue: Option<Rescue>,
+    /// True right after a thought, which may stand before a call.
+    thought: bool,
     /// The text so far, where it is read only as a whole.
     whole: Option<String>,
     calls: u32,
@@ -209,6 +212,7 @@ impl Reader {
         Ok(self.rescued(deltas))
     }
 
+    /// Reads what the parser made of the reply.
     fn rescued(&mut self, deltas: Vec<Delta>) -> VecDeque<Delta> {
         let Some(rescue) = &mut self.rescue else { return deltas.into() };
         let mut out = VecDeque::new();
@@ -218,11 +222,19 @@ impl Reader {
             return out;
         }
         for delta in deltas {
-            // What is held back was written before it.
-            if matches!(delta, Delta::Thinking(_)) {
+            let is_thought = match delta {
+                Delta::Thinking(_) | Delta::Part(Part::Thinking(_)) => true,
+                // It belongs to the part before it.
+                Delta::Opaque(_) => self.thought,
+                _ => false,
+            };
+            if is_thought {
                 rescue.interrupt(&mut out);
+                out.push_back(delta);
+            } else {
+                rescue.take(delta, &mut out);
             }
-            rescue.take(delta, &mut out);
+            self.thought = is_thought;
         }
         out
     }

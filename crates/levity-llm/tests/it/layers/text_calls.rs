@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Message, Model as _, OutputSchema, Part, Request, Response, ToolCall, ToolError,
+    Delta, Finish, Message, Model as _, Opaque, OutputSchema, Part, Request, Response, ToolCall, ToolError,
     ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::ModelExt as _;
@@ -213,6 +213,20 @@ async fn text_around_a_thought_keeps_its_order_in_text_mode() {
         assert!(matches!(parts[..], [Part::Text(_), Part::Thinking(_), _]), "{reply}: {parts:?}");
         assert_eq!(matches!(parts[2], Part::ToolCall(_)), called, "{reply}: {parts:?}");
         assert_eq!(streamed(&letters(reply), &request).await, read, "letter by letter: {reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn family_call_behind_a_thought_that_the_provider_delivers_is_read_in_text_mode() {
+    let call = "[TOOL_CALLS]add{\"a\": 2}";
+    let signature = Opaque::new("test", json!("s"));
+    let turns: [fn(Opaque) -> Turn; 2] =
+        [|_| Turn::new().thinking("hm"), |signature| Turn::new().thinking("hm").opaque(signature)];
+    for turn in turns {
+        let script = || ScriptedModel::new().turn(turn(signature.clone()).text(call)).text_tools();
+        let reply = script().complete(offered("And now?")).await.unwrap();
+        assert_eq!((calls(&reply), &*reply.message.thinking()), (vec![("add", &json!({"a": 2}))], "hm"));
+        assert_eq!(script().stream(offered("And now?")).await.unwrap().fold().await.unwrap(), reply);
     }
 }
 
