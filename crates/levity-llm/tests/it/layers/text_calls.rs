@@ -9,6 +9,7 @@ use levity_core::{
 use levity_llm::ModelExt as _;
 use levity_llm::layers::{Dialect, ToolMode};
 use levity_test::{ScriptedModel, Turn};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::support::{ask, pieces};
@@ -450,4 +451,60 @@ async fn family_call_of_a_reply_that_begins_anew_is_read_once() {
     let model = inner.retry().restart_after_first_delta().with_world(world).text_tools();
     let reply = model.stream(offered("?")).await.unwrap().fold().await.unwrap();
     assert_eq!((&*reply.message.text(), calls(&reply)), ("", vec![("add", &json!({"a": 2}))]));
+}
+
+/// Texts made of parts of calls, in taught forms and in those of families.
+fn odd_text() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "\n",
+        " ",
+        "`",
+        "```",
+        "```json\n",
+        "{",
+        "}",
+        "[",
+        "]",
+        "add",
+        "add(a=2)",
+        "é",
+        "Thought:",
+        "Action: now",
+        "TOOL_CALL: now",
+        "[Thinking: hm]",
+        "<think>",
+        "</think>",
+        "<tool_call>",
+        "</tool_call>",
+        "<tools>",
+        "[TOOL_CALLS]",
+        "<|tool_call|>",
+        "<function=add>",
+        "</function>",
+        "<parameter=a>2</parameter>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        "{\"a\": 2}",
+        "{\"name\": \"add\", \"arguments\": {\"a\": 2}}",
+        "{\"action\": \"final_answer\", \"input\": \"x\"}",
+    ]);
+    prop::collection::vec(word, 0..16).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn where_a_reply_is_cut_does_not_matter_in_text_mode(text in odd_text(), at in 0..200usize) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let request = offered("And now?");
+        runtime.block_on(async {
+            let read = whole(&text, &request).await;
+            prop_assert_eq!(&streamed(&letters(&text), &request).await, &read);
+            let (before, behind) = text.split_at(text.floor_char_boundary(at));
+            prop_assert_eq!(&streamed(&[before, behind], &request).await, &read);
+            Ok(())
+        })?;
+    }
 }
