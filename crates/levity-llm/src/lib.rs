@@ -32,14 +32,12 @@ mod http;
 mod lenient;
 #[cfg(feature = "http")]
 mod models;
-#[cfg(feature = "http")]
 #[allow(dead_code, reason = "each provider uses some of it")]
 mod names;
 #[cfg(feature = "ollama")]
 mod ollama;
 #[cfg(feature = "http")]
 mod origin;
-#[cfg(feature = "http")]
 mod rescue;
 #[cfg(feature = "openai")]
 mod responses;

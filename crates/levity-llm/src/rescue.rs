@@ -16,9 +16,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use levity_core::{CallId, Delta, Finish, Opaque, Request, ToolChoice, ToolSpec};
-#[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
-use levity_core::{Message, ToolCall};
+use levity_core::{CallId, Delta, Finish, Message, Opaque, Request, ToolCall, ToolChoice, ToolSpec};
 use serde_json::json;
 
 use crate::names::Offered;
@@ -36,6 +34,9 @@ const LONGEST_LEAD_IN: usize = 320;
 
 /// The longest text that is held back, in bytes.
 const LONGEST_HELD: usize = 1 << 20;
+
+/// The longest text that is held back before it surely begins like a call, in bytes.
+const LONGEST_UNKNOWN: usize = 4 << 10;
 
 /// Rescued calls are counted from here, so that they never share an index with native calls.
 const FIRST_INDEX: u32 = 1 << 16;
@@ -108,6 +109,14 @@ impl Rescue {
         }
     }
 
+    /// Hands on what is held back, since something other than text follows it.
+    pub(crate) fn interrupt(&mut self, out: &mut VecDeque<Delta>) {
+        // A call ends the reply.
+        let is_over = self.over || self.begun;
+        self.pass(self.held.len(), out);
+        (self.begun, self.over) = (false, self.over || is_over);
+    }
+
     /// The stream ended without a reason.
     pub(crate) fn end(&mut self, out: &mut VecDeque<Delta>) {
         if self.finish(Finish::Stop, out) == Finish::ToolCalls {
@@ -130,8 +139,9 @@ impl Rescue {
             }
             match start::judge(&self.held, &self.tools) {
                 Start::Call => self.begun = true,
-                Start::Unknown => break,
-                Start::Text => self.pass(first_char(&self.held), out),
+                // Each further piece costs another look at all of it.
+                Start::Unknown if self.held.len() <= LONGEST_UNKNOWN => break,
+                Start::Unknown | Start::Text => self.pass(first_char(&self.held), out),
             }
         }
         if self.over {
@@ -218,15 +228,19 @@ impl Rescue {
     }
 }
 
-/// The text of a message, and whether its calls are sent as such. Calls that the model wrote as text go back to it in the
-/// form that it used.
+/// The text that the calls of a message were read from, if all of them were. They go back to the model in the form that it
+/// used.
+pub(crate) fn written(message: &Message) -> Option<&str> {
+    let written = message.calls().next()?.opaque.as_ref()?.data.get("text")?.as_str();
+    written.filter(|_| message.calls().all(ToolCall::is_from_text))
+}
+
+/// The text of a message, and whether its calls are sent as such.
 #[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
 pub(crate) fn split(message: &Message) -> (Cow<'_, str>, bool) {
-    let Some(first) = message.calls().next() else { return (message.text(), false) };
-    let written = first.opaque.as_ref().and_then(|opaque| opaque.data.get("text")?.as_str());
-    match written.filter(|_| message.calls().all(ToolCall::is_from_text)) {
+    match written(message) {
         Some(written) => (message.text() + written, false),
-        None => (message.text(), true),
+        None => (message.text(), message.calls().next().is_some()),
     }
 }
 

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +10,7 @@ use levity_core::{
 };
 
 use super::flow;
+use crate::rescue::Rescue;
 
 mod calls;
 mod parse;
@@ -59,6 +61,10 @@ impl Dialect {
 /// - `Action: name`, with or without `Action Input: {..}`;
 /// - objects `{"action" or "tool": name, "args" or "input": {..}}`, also fenced, in lists, or under `call_tool`
 ///   beside other keys.
+///
+/// A reply without such a call may have one in the form that the model was trained on, such as `[TOOL_CALLS] [..]` or
+/// `<function=name>..</function>`. The layer reads this form under stricter conditions: the reply is a short lead-in at most and
+/// calls of offered tools, and the user asked for neither JSON nor code. The call goes back to the model as the model wrote it.
 ///
 /// A model that has tool calls keeps them with [`beside_native`](Self::beside_native).
 ///
@@ -161,28 +167,38 @@ impl<M: Model + 'static> TextTools<M> {
         if structured { Form::Structured } else { Form::Text(self.dialect) }
     }
 
-    /// What is sent in place of a request, and who reads the reply.
-    fn prepare(&self, request: Request) -> (Request, Reader) {
-        let form = self.form();
-        let offers = prompt::offers(&request);
+    /// The request that is sent in place of another.
+    fn sent(&self, request: Request) -> Request {
+        if self.native { request } else { prompt::plain(request, self.form()) }
+    }
+
+    /// A reader of the reply to a request.
+    fn reader(&self, request: &Request) -> Reader {
+        let offers = prompt::offers(request);
         let names = request.tools.iter().map(|tool| tool.name.clone()).collect();
         let shaped = request.output.is_some() || self.native || self.dialect == Dialect::CallTool;
         let known = Known { names, shaped };
-        let structured = offers && form == Form::Structured && !self.native;
-        let reader = Reader {
+        let structured = offers && self.form() == Form::Structured && !self.native;
+        Reader {
             parser: Parser::new(known, offers),
+            // The provider of a model with tool calls decides itself whether to read others.
+            rescue: if self.native { None } else { Rescue::new(request, None) },
+            thought: false,
             whole: structured.then(String::new),
             calls: 0,
             finish: None,
             broken: self.broken.clone(),
-        };
-        (if self.native { request } else { prompt::plain(request, form) }, reader)
+        }
     }
 }
 
 /// Reads a reply as it arrives.
 struct Reader {
     parser: Parser,
+    /// Reads text that the parser found no call in.
+    rescue: Option<Rescue>,
+    /// True right after a thought, which may stand before a call.
+    thought: bool,
     /// The text so far, where it is read only as a whole.
     whole: Option<String>,
     calls: u32,
@@ -191,7 +207,39 @@ struct Reader {
 }
 
 impl Reader {
-    fn take(&mut self, delta: Delta) -> Result<Vec<Delta>, ModelError> {
+    fn take(&mut self, delta: Delta) -> Result<VecDeque<Delta>, ModelError> {
+        let deltas = self.parsed(delta)?;
+        Ok(self.rescued(deltas))
+    }
+
+    /// Reads what the parser made of the reply.
+    fn rescued(&mut self, deltas: Vec<Delta>) -> VecDeque<Delta> {
+        let Some(rescue) = &mut self.rescue else { return deltas.into() };
+        let mut out = VecDeque::new();
+        if self.parser.has_answer() {
+            rescue.interrupt(&mut out);
+            out.extend(deltas);
+            return out;
+        }
+        for delta in deltas {
+            let is_thought = match delta {
+                Delta::Thinking(_) | Delta::Part(Part::Thinking(_)) => true,
+                // It belongs to the part before it.
+                Delta::Opaque(_) => self.thought,
+                _ => false,
+            };
+            if is_thought {
+                rescue.interrupt(&mut out);
+                out.push_back(delta);
+            } else {
+                rescue.take(delta, &mut out);
+            }
+            self.thought = is_thought;
+        }
+        out
+    }
+
+    fn parsed(&mut self, delta: Delta) -> Result<Vec<Delta>, ModelError> {
         Ok(match delta {
             Delta::Text(text) => self.text(&text)?,
             // It only begins a part of its own.
@@ -247,11 +295,15 @@ impl Reader {
         self.deltas(pieces)
     }
 
-    fn end(&mut self) -> Vec<Delta> {
+    fn end(&mut self) -> VecDeque<Delta> {
         let mut deltas = match self.whole.take() {
             None => self.flush(),
             Some(text) => {
-                let pieces = structured::read(&text).map(|piece| vec![piece]).unwrap_or_else(|| {
+                let pieces = if let Some(piece) = structured::read(&text) {
+                    // The schema tells calls from answers.
+                    self.rescue = None;
+                    vec![piece]
+                } else {
                     // A reply that was cut keeps to no schema.
                     let cut = matches!(self.finish, Some(Finish::Length | Finish::ContentFilter));
                     if let Some(broken) = self.broken.as_ref().filter(|_| !cut) {
@@ -260,14 +312,18 @@ impl Reader {
                     let mut pieces = self.parser.push(&text);
                     pieces.extend(self.parser.finish());
                     pieces
-                });
+                };
                 self.deltas(pieces)
             }
         };
         let called = self.calls > 0;
         let finish = self.finish.take().filter(|finish| !(called && *finish == Finish::Stop));
         deltas.extend(finish.or(called.then_some(Finish::ToolCalls)).map(Delta::Finish));
-        deltas
+        let mut out = self.rescued(deltas);
+        if let Some(rescue) = &mut self.rescue {
+            rescue.end(&mut out);
+        }
+        out
     }
 
     fn deltas(&mut self, pieces: Vec<Piece>) -> Vec<Delta> {
@@ -276,7 +332,7 @@ impl Reader {
 
     fn delta(&mut self, piece: Piece) -> Vec<Delta> {
         match piece {
-            Piece::Text(text) => vec![Delta::Text(text)],
+            Piece::Text(text) | Piece::Answer(text) => vec![Delta::Text(text)],
             Piece::Thinking(text) => vec![Delta::Thinking(text)],
             Piece::Call { name, args } => {
                 // Calls of the model's own have small numbers.
@@ -297,8 +353,8 @@ impl<M: Model + 'static> Model for TextTools<M> {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        let (request, mut reader) = self.prepare(request);
-        let mut deltas = self.inner.stream(request).await?;
+        let mut reader = self.reader(&request);
+        let mut deltas = self.inner.stream(self.sent(request)).await?;
         Ok(flow::deltas(move |out| async move {
             while let Some(delta) = deltas.next().await {
                 for delta in reader.take(delta?)? {
@@ -313,8 +369,8 @@ impl<M: Model + 'static> Model for TextTools<M> {
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        let (request, mut reader) = self.prepare(request);
-        let response = self.inner.complete(request).await?;
+        let mut reader = self.reader(&request);
+        let response = self.inner.complete(self.sent(request)).await?;
         let mut fold = Fold::new();
         let parts = response.message.parts.iter().cloned().map(Delta::Part);
         let end = [Delta::Usage(response.usage), Delta::Finish(response.finish)];
@@ -326,7 +382,7 @@ impl<M: Model + 'static> Model for TextTools<M> {
     }
 
     fn cost_bound(&self, request: &Request) -> CostBound {
-        self.inner.cost_bound(&self.prepare(request.clone()).0)
+        self.inner.cost_bound(&self.sent(request.clone()))
     }
 }
 

@@ -173,6 +173,21 @@ fn text_that_cannot_be_a_call_is_not_held_back() {
     }
 }
 
+#[test]
+fn blanks_without_end_behind_the_beginning_of_a_call_are_not_held_back() {
+    for begin in ["```\n", "```json\n", "[", "add", "{", "functions.add"] {
+        let mut rescue = Rescue::new(&request("Hello"), None).unwrap();
+        let mut out = VecDeque::new();
+        rescue.take(Delta::Text(begin.to_owned()), &mut out);
+        for _ in 0..5_000 {
+            rescue.take(Delta::Text("\n".to_owned()), &mut out);
+        }
+        let text: String =
+            out.iter().map(|delta| if let Delta::Text(text) = delta { text } else { "" }).collect();
+        assert_eq!(text, begin.to_owned() + &"\n".repeat(5_000), "{begin}");
+    }
+}
+
 /// Tools of a set of `tests/data`, and a conversation about them.
 fn row_request(sets: &Value, row: &Value) -> Request {
     let tools = sets[row["tools"].as_str().unwrap()].as_array().unwrap().iter().map(|tool| {

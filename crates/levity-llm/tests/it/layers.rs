@@ -9,5 +9,6 @@ mod rate;
 mod retry;
 mod route;
 pub(crate) mod support;
+mod text_calls;
 mod text_tools;
 mod thinking;

@@ -7,6 +7,8 @@ use serde_json::{Map, Value};
 pub(super) enum Piece {
     /// Words.
     Text(String),
+    /// Words that the model marked as its answer.
+    Answer(String),
     /// Thoughts.
     Thinking(String),
     /// A call; the arguments are JSON if the model wrote JSON.
@@ -94,7 +96,7 @@ impl Known {
         let args = first(map, &ARGS);
         let known = self.contains(name);
         if ANSWER.contains(&name) && !known {
-            return Some([thought(map), vec![Piece::Text(answer(args?))]].concat());
+            return Some([thought(map), vec![Piece::Answer(answer(args?))]].concat());
         }
         let nothing_else = map.keys().all(|other| other == key || THOUGHT.contains(&other.as_str()));
         let named_so = key != "name" && args.is_some() && !self.shaped;

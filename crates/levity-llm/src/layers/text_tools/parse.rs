@@ -36,6 +36,7 @@ pub(super) struct Parser {
     /// Nothing but blanks came since a thought or a call.
     fresh: bool,
     called: bool,
+    answered: bool,
     /// The last character was a backtick: what follows is shown, not meant.
     quoted: bool,
     /// How often something was opened and not closed before the end.
@@ -80,6 +81,7 @@ impl Parser {
             line_start: true,
             fresh: false,
             called: false,
+            answered: false,
             quoted: false,
             open: 0,
             state: State::Text,
@@ -101,8 +103,14 @@ impl Parser {
     pub(super) fn finish(&mut self) -> Vec<Piece> {
         let pieces = self.run(true);
         let known = std::mem::take(&mut self.known);
-        *self = Self { called: self.called, nested: self.nested, ..Self::new(known, self.calls) };
+        let (called, answered, nested) = (self.called, self.answered, self.nested);
+        *self = Self { called, answered, nested, ..Self::new(known, self.calls) };
         pieces
+    }
+
+    /// Returns whether the model marked something as its answer.
+    pub(super) fn has_answer(&self) -> bool {
+        self.answered
     }
 
     /// Forgets everything: the reply begins anew.
@@ -186,6 +194,10 @@ impl Parser {
     fn piece(&mut self, piece: Piece, out: &mut Vec<Piece>) {
         match piece {
             Piece::Text(text) => self.text(&text, out),
+            Piece::Answer(text) => {
+                self.answered = true;
+                self.text(&text, out);
+            }
             other => {
                 self.called |= other.is_call();
                 self.blank.clear();

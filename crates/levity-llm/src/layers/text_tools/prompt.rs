@@ -10,6 +10,7 @@ use levity_core::{
 use serde_json::json;
 
 use super::{Dialect, structured};
+use crate::rescue;
 
 /// How calls are written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,21 +115,30 @@ fn rewritten(history: &History, form: Form) -> History {
 
 fn calls(message: &Message, form: Form) -> Message {
     let mut parts: Vec<Part> = Vec::new();
+    let own = rescue::written(message);
     for part in &message.parts {
-        let Part::ToolCall(call) = part else {
-            parts.push(part.clone());
-            continue;
-        };
-        let written = call_words(call, form);
-        match parts.last_mut() {
-            Some(Part::Text(text)) if text.opaque.is_none() => {
-                text.text.push('\n');
-                text.text.push_str(&written);
-            }
-            _ => parts.push(Part::text(written)),
+        match part {
+            Part::ToolCall(_) if own.is_some() => {}
+            Part::ToolCall(call) => say(&mut parts, "\n", &call_words(call, form)),
+            part => parts.push(part.clone()),
         }
     }
+    // It ended the reply, in a form that the model knows.
+    if let Some(own) = own {
+        say(&mut parts, "", own);
+    }
     Message::new(message.role, parts)
+}
+
+/// Adds words to the text at the end, or as a text of their own.
+fn say(parts: &mut Vec<Part>, between: &str, words: &str) {
+    match parts.last_mut() {
+        Some(Part::Text(text)) if text.opaque.is_none() => {
+            text.text.push_str(between);
+            text.text.push_str(words);
+        }
+        _ => parts.push(Part::text(words)),
+    }
 }
 
 fn call_words(call: &ToolCall, form: Form) -> String {

@@ -126,8 +126,11 @@ async fn blocking_rule_leaves_the_thread_to_other_tasks() {
     let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
     let rule = Rule::tool("weather").when_blocking(move |_, _| slow.decide() == Permit::Allow).deny("no");
     let registry = Registry::builder().tool(weather()).build().unwrap();
-    let dispatcher =
-        Dispatcher::builder(registry).world(Arc::new(Clock::skipping())).policy(Policy::new().rule(rule)).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Arc::new(Clock::skipping()))
+        .policy(Policy::new().rule(rule))
+        .build()
+        .unwrap();
     let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
     let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async { send.send(()).unwrap() });
     assert_eq!(permit, Permit::deny("no"));
@@ -137,8 +140,11 @@ async fn blocking_rule_leaves_the_thread_to_other_tasks() {
 async fn blocking_permit_that_panics_denies() {
     let rule = Rule::any().when_blocking(|_, _| panic!("no idea")).allow();
     let registry = Registry::builder().tool(weather()).build().unwrap();
-    let dispatcher =
-        Dispatcher::builder(registry).world(Arc::new(Clock::skipping())).policy(Policy::new().rule(rule)).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Arc::new(Clock::skipping()))
+        .policy(Policy::new().rule(rule))
+        .build()
+        .unwrap();
     let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
     assert_eq!(dispatcher.permit(&call).await, Permit::deny("the policy panicked on this call"));
 }

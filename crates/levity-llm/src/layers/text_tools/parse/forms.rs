@@ -16,6 +16,15 @@ const ACTION_ARGS: &str = "Action Input:";
 /// What a model writes that makes the tool's answer up.
 const MADE_UP: [&str; 3] = ["Observation:", "<tool_response", "TOOL_RESULT:"];
 
+/// Marks around a call that has its name in front. To this parser it is text, and JSON in it is arguments.
+const NAMED: [(&str, &str); 5] = [
+    ("<function=", "</function>"),
+    ("<invoke name=", "</invoke>"),
+    ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
+    ("<|tool▁call▁begin|>", "<|tool▁call▁end|>"),
+    ("<|tool_call_begin|>", "<|tool_call_end|>"),
+];
+
 /// Whether a text begins with a mark; `None` when more text is needed to tell.
 fn begins(text: &str, mark: &str, end: bool) -> Option<bool> {
     let length = text.len().min(mark.len());
@@ -76,6 +85,9 @@ impl Parser {
         }
         if self.calls {
             try_mark!(rest, TAG, end, self.tagged(rest, end));
+            for (open, close) in NAMED {
+                try_mark!(rest, open, end, named(rest, close, end));
+            }
         }
         self.made_up(rest, end)
     }
@@ -103,6 +115,9 @@ impl Parser {
         let (body, used) = (inner[..body].trim(), TAG.len() + used);
         let calls = match read_json(body) {
             Some(value) => self.known.calls(&value, true),
+            // Each argument has a tag, and JSON is the text of one.
+            None if ["<function=", "<invoke name="].iter().any(|open| body.starts_with(open)) => None,
+            None if body.contains("<arg_key>") => None,
             None => salvage(body).map(|call| vec![call]),
         };
         Read::Done(used, calls.unwrap_or_else(|| vec![Piece::Text(rest[..used].to_owned())]))
@@ -167,6 +182,16 @@ impl Parser {
             Some(name) => with_args(rest, name, after, ACTION_ARGS, end, self.known.contains(name)),
             None => Read::Not,
         }
+    }
+}
+
+fn named(rest: &str, close: &str, end: bool) -> Read {
+    match rest.find(close) {
+        // A call in the taught form counts wherever it stands.
+        Some(at) if rest[..at].contains(TAG) => Read::Not,
+        Some(at) => Read::Done(at + close.len(), vec![Piece::Text(rest[..at + close.len()].to_owned())]),
+        None if end => Read::Open,
+        None => Read::More,
     }
 }
 
