@@ -15,6 +15,7 @@ mod first_program;
 mod fork;
 mod graph;
 mod guard;
+mod kinds;
 mod limits;
 mod local_model;
 mod logs;

@@ -25,6 +25,8 @@ mod junk;
 mod machine;
 mod memory_store;
 mod model;
+#[cfg(feature = "runtime")]
+mod runnable;
 mod runs;
 mod samples;
 mod tool;
@@ -41,6 +43,8 @@ pub use journal::journal;
 pub use machine::{machine, machine_restored};
 pub use memory_store::memory_store;
 pub use model::model;
+#[cfg(feature = "runtime")]
+pub use runnable::runnable;
 pub use tool::tool;
 pub use tool_source::tool_source;
 pub use world::world;

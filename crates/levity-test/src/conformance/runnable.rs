@@ -1,0 +1,223 @@
+//! The suite for everything that can be run.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use levity_core::{Ask, Decision, Entry, Error, Event, EventKind, Journal as _, RunId};
+use levity_runtime::{MemoryJournal, Run, RunHandle, Runnable, Runtime, replay_run};
+
+use crate::crash::{Crashes, Life};
+
+/// Tests a kind of run: an agent, a team, a swarm, a machine of your own. Needs the feature `runtime`.
+///
+/// `make` makes what is run, with this runtime; what it makes must answer the same however often it is made, so give its models
+/// scripts that go [by history](crate::ScriptedModel::by_history). `input` is the input of each run. `show` turns an output into
+/// what must be the same, whatever happened on the way.
+///
+/// Checked are: a replay that tells the same events; a crash after every record, and a resumed run; a fork from every record; a
+/// pause; a cancel, which stays; a run that is stopped and resumed; questions answered by a function, by the handle, and after the run
+/// was parked. Every question is answered with yes. Not checked: limits, messages to the run, and effects that happen twice, for which
+/// [`crash`](crate::crash) has a tally.
+///
+/// ```ignore
+/// conformance::runnable(
+///     |runtime| Agent::builder(script().by_history()).tool(add).runtime(runtime).build().unwrap(),
+///     || "What is 2 + 5?".into(),
+///     |answer| answer.text().to_owned(),
+/// )
+/// .await;
+/// ```
+///
+/// # Panics
+/// At the first promise that is not kept, with its name. When called outside a tokio runtime.
+pub async fn runnable<W, T>(
+    make: impl Fn(Runtime) -> W,
+    input: impl Fn() -> W::Input,
+    show: impl Fn(&W::Output) -> T,
+) where
+    W: Runnable,
+    T: PartialEq + fmt::Debug,
+{
+    let suite = Suite { make, input, show };
+    let whole = suite.whole().await;
+    suite.replayed(&whole).await;
+    suite.crashed(&whole).await;
+    suite.forked(&whole).await;
+    suite.paused(&whole).await;
+    suite.cancelled().await;
+    suite.stopped(&whole).await;
+    suite.approved_by_the_handle(&whole).await;
+    suite.parked(&whole).await;
+}
+
+struct Suite<M, I, S> {
+    make: M,
+    input: I,
+    show: S,
+}
+
+/// A run that nothing happened to.
+struct Whole<T> {
+    journal: MemoryJournal,
+    events: Vec<Event>,
+    shown: T,
+}
+
+fn id() -> RunId {
+    RunId::new("r")
+}
+
+fn yes(_: &Ask) -> Decision {
+    Decision::Allow
+}
+
+fn kept() -> (MemoryJournal, Runtime) {
+    let journal = MemoryJournal::new();
+    (journal.clone(), Runtime::new().with_journal(journal))
+}
+
+impl<M, I, S> Suite<M, I, S> {
+    fn begin<W: Runnable>(&self, runtime: Runtime) -> Run<W>
+    where
+        M: Fn(Runtime) -> W,
+        I: Fn() -> W::Input,
+    {
+        Run::new((self.make)(runtime), (self.input)()).id(id())
+    }
+
+    fn shown<W: Runnable, T>(&self, when: &str, result: Result<W::Output, Error>) -> T
+    where
+        M: Fn(Runtime) -> W,
+        S: Fn(&W::Output) -> T,
+    {
+        match result {
+            Ok(output) => (self.show)(&output),
+            Err(error) => panic!("Runnable: {when}: the run gives nothing: {error:?}"),
+        }
+    }
+}
+
+impl<W, T, M, I, S> Suite<M, I, S>
+where
+    W: Runnable,
+    T: PartialEq + fmt::Debug,
+    M: Fn(Runtime) -> W,
+    I: Fn() -> W::Input,
+    S: Fn(&W::Output) -> T,
+{
+    async fn whole(&self) -> Whole<T> {
+        let (journal, runtime) = kept();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let told = events.clone();
+        let run = self.begin(runtime).on_ask(yes).on_event(move |event: &Event| {
+            told.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+        });
+        let shown = self.shown("begun and left alone", run.await);
+        let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
+        Whole { journal, events, shown }
+    }
+
+    /// A replay of the records tells all but the fleeting events, the same to the byte.
+    async fn replayed(&self, whole: &Whole<T>) {
+        let what = (self.make)(Runtime::new().with_journal(whole.journal.clone()));
+        let replayed =
+            replay_run(&what, &id()).await.expect("Runnable: a run that has ended can be replayed");
+        let lasts = |event: &&Event| event.run == id() && !event.kind.is_fleeting();
+        let told: Vec<_> = whole.events.iter().filter(lasts).collect();
+        let again: Vec<_> = replayed.events.iter().filter(lasts).collect();
+        assert_eq!(told, again, "Runnable: a replay tells the same events");
+    }
+
+    async fn crashed(&self, whole: &Whole<T>) {
+        let live = async |life: Life| {
+            let runtime = Runtime::new().with_journal(life.journal.clone());
+            let run = match life.knows(id()).await {
+                true => Run::resume((self.make)(runtime), id()),
+                false => self.begin(runtime),
+            };
+            self.shown("stopped after a record and resumed", run.on_ask(yes).await)
+        };
+        let report = Crashes::new(MemoryJournal::new).run(live).await;
+        for end in &report.stops {
+            assert_eq!(end.value, whole.shown, "Runnable: {end}: a resumed run comes to the same");
+        }
+    }
+
+    async fn forked(&self, whole: &Whole<T>) {
+        let records = whole.journal.read(&id()).await.expect("Runnable: the run is in the journal");
+        for after in 0..records.len().saturating_sub(1) as u64 {
+            let what = (self.make)(Runtime::new().with_journal(whole.journal.clone()));
+            let fork = Run::fork(what, id()).after(after).id(format!("fork-{after}")).on_ask(yes).await;
+            let shown = self.shown(&format!("forked after record {after}"), fork);
+            assert_eq!(shown, whole.shown, "Runnable: a fork after record {after} comes to the same");
+        }
+    }
+
+    async fn paused(&self, whole: &Whole<T>) {
+        let run = self.begin(kept().1).on_ask(yes).start();
+        // One that has ended already cannot be paused.
+        if run.pause().await.is_ok() {
+            run.resume().await.expect("Runnable: a paused run can be resumed");
+        }
+        assert_eq!(
+            self.shown("paused and resumed", run.await),
+            whole.shown,
+            "Runnable: a pause changes nothing"
+        );
+    }
+
+    async fn cancelled(&self) {
+        let (journal, runtime) = kept();
+        let run = self.begin(runtime.clone()).on_ask(yes).start();
+        if run.cancel("enough").await.is_err() {
+            return;
+        }
+        let is_cancelled = |result: Result<W::Output, Error>| matches!(result, Err(Error::Cancelled { .. }));
+        assert!(is_cancelled(run.await), "Runnable: a cancelled run ends with `Error::Cancelled`");
+        let records = journal.read(&id()).await.expect("Runnable: a cancelled run is in the journal");
+        let ended = records.last().is_some_and(|record| matches!(record.entry, Entry::Ended(_)));
+        assert!(ended, "Runnable: a cancelled run has ended in its journal");
+        let again = Run::resume((self.make)(runtime), id()).await;
+        assert!(is_cancelled(again), "Runnable: a cancelled run stays cancelled");
+    }
+
+    async fn stopped(&self, whole: &Whole<T>) {
+        let (_, runtime) = kept();
+        let mut run = self.begin(runtime.clone()).on_ask(yes).start();
+        run.events().next().await;
+        run.stop().await;
+        let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;
+        assert_eq!(self.shown("stopped and resumed", again), whole.shown, "Runnable: stopping loses nothing");
+    }
+
+    async fn approved_by_the_handle(&self, whole: &Whole<T>) {
+        let run = self.begin(kept().1).start();
+        let shown = self.shown("approved by its handle", approve(run).await);
+        assert_eq!(shown, whole.shown, "Runnable: the handle answers questions like a function");
+    }
+
+    async fn parked(&self, whole: &Whole<T>) {
+        let (_, runtime) = kept();
+        let shown = match self.begin(runtime.clone()).park().await {
+            Err(Error::Parked { .. }) => {
+                let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;
+                self.shown("parked and resumed", again)
+            }
+            result => self.shown("begun with leave to park", result),
+        };
+        assert_eq!(shown, whole.shown, "Runnable: a parked run goes on as if it had waited");
+    }
+}
+
+/// Allows what a run asks until it ends.
+async fn approve<W: Runnable>(mut run: RunHandle<W>) -> Result<W::Output, Error> {
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = &event.kind {
+            // One that is no longer asked needs no answer.
+            let _ = run.approve(ask).await;
+        }
+    }
+    run.await
+}

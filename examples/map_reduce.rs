@@ -1,0 +1,179 @@
+//! A kind of run of your own: each document is read by an agent of its own, side by side, and another one writes the summary.
+//!
+//! It is journaled, resumed, replayed, forked, paused and cancelled like an agent, because it is `Runnable`.
+//!
+//! ```text
+//! cargo run --example map_reduce
+//! ```
+
+use std::sync::Arc;
+
+use levity::async_trait;
+use levity::core::{
+    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Error, Eventual, Executor, Failure,
+    Finished, Input, Machine, MachineKind, Outcome, PrepareCx, Prepared, Reached, Status, Step,
+};
+use levity::prelude::*;
+use levity::runtime::{Beginning, Run, Runnable};
+use serde_json::{Value, json};
+
+/// Reads documents with one agent and writes with another.
+#[derive(Clone)]
+pub struct MapReduce {
+    runtime: Runtime,
+    agents: Arc<Agents>,
+}
+
+struct Agents {
+    reader: Agent,
+    writer: Agent,
+}
+
+/// Wants a child run for each document, and one more for the summary.
+pub struct MapReduceMachine {
+    documents: Vec<String>,
+    notes: Vec<Option<String>>,
+    ending: Option<Ending>,
+}
+
+impl MapReduce {
+    /// Documents are read by `reader`, and the summary is written by `writer`.
+    pub fn new(runtime: Runtime, reader: Agent, writer: Agent) -> Self {
+        Self { runtime, agents: Arc::new(Agents { reader, writer }) }
+    }
+
+    /// Reads these documents.
+    pub fn run(&self, documents: Vec<String>) -> Run<Self> {
+        Run::new(self.clone(), documents)
+    }
+}
+
+impl MapReduceMachine {
+    fn new(documents: Vec<String>) -> Self {
+        Self { notes: vec![None; documents.len()], documents, ending: None }
+    }
+
+    fn end(&mut self, status: Status, text: &str) {
+        let mut ending = Ending::new(status);
+        text.clone_into(&mut ending.text);
+        self.ending = Some(ending);
+    }
+
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
+        let at = usize::try_from(effect.get()).unwrap_or(usize::MAX);
+        let text = match outcome {
+            Outcome::Child(ending) if ending.status.is_answer() => ending.text,
+            other => {
+                let problem = format!("document {at} was not read: {other:?}");
+                return self.end(Status::Failed(Failure::Unreached(problem)), "");
+            }
+        };
+        let last = self.documents.len();
+        if at == last {
+            return self.end(Status::Complete, &text);
+        }
+        let Some(note) = self.notes.get_mut(at) else { return };
+        *note = Some(text);
+        if let Some(notes) = self.notes.iter().cloned().collect::<Option<Vec<_>>>() {
+            let summary = ChildRun::new("writer", json!(notes.join("\n")));
+            step.want(EffectId::new(last as u64), Effect::Child(summary));
+        }
+    }
+}
+
+impl Machine for MapReduceMachine {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("map-reduce", 1)
+    }
+
+    fn save(&self) -> Value {
+        json!(self.documents)
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        if self.ending.is_some() {
+            return;
+        }
+        match input {
+            Input::Begin { .. } if self.documents.is_empty() => self.end(Status::Complete, ""),
+            Input::Begin { .. } => {
+                for (number, document) in (0..).zip(&self.documents) {
+                    step.want(EffectId::new(number), Effect::Child(ChildRun::new("reader", json!(document))));
+                }
+            }
+            Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
+            Input::Stop(limit) => self.end(Status::Partial(limit), ""),
+            Input::Cancel { reason } => self.end(Status::Cancelled { reason }, ""),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+#[async_trait]
+impl Executor for Agents {
+    fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        Prepared::new(EffectClass::ReadOnly).into()
+    }
+
+    async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
+        // The machine wants nothing but child runs.
+        Outcome::Unknown
+    }
+
+    async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
+        let agent = if &*child.agent == "reader" { &self.reader } else { &self.writer };
+        agent.child(child.input.as_str().unwrap_or_default(), saved).await
+    }
+}
+
+impl Runnable for MapReduce {
+    type Input = Vec<String>;
+    type Machine = MapReduceMachine;
+    type Output = Finished<()>;
+
+    fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    fn executor(&self) -> Arc<dyn Executor> {
+        self.agents.clone()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
+    fn begin(&self, documents: Vec<String>, _: &Limits) -> Result<Beginning<MapReduceMachine>, Error> {
+        Ok(Beginning::now(MapReduceMachine::new(documents)))
+    }
+
+    fn restore(&self, _: &MachineKind, state: &Value) -> Result<MapReduceMachine, String> {
+        let documents: Option<Vec<String>> = serde_json::from_value(state.clone()).ok();
+        documents.map(MapReduceMachine::new).ok_or_else(|| "this is no list of documents".to_owned())
+    }
+
+    fn conclude(&self, reached: Reached<MapReduceMachine>) -> Result<Finished<()>, Error> {
+        reached.finish(|_| ())
+    }
+}
+
+#[tokio::main]
+async fn main() -> levity::Result<()> {
+    println!("(scripted models stand in for real ones)\n");
+    let reader = levity::test::FunctionModel::new(|request| {
+        let document = request.history.messages()[0].text().into_owned();
+        Ok(levity::core::Response::new(Message::assistant(format!("{} letters", document.len()))))
+    });
+    let writer = levity::test::ScriptedModel::new().reply("Both are short.");
+    let runtime = Runtime::new();
+    let reader = Agent::builder(reader).runtime(runtime.clone()).build()?;
+    let writer = Agent::builder(writer).runtime(runtime.clone()).build()?;
+    let documents = vec!["The tide is out.".to_owned(), "The harbour is empty.".to_owned()];
+    let finished = MapReduce::new(runtime, reader, writer).run(documents).await?;
+    println!("{} ({} model calls)", finished.text(), finished.stats().model_calls);
+    Ok(())
+}
