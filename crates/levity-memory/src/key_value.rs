@@ -14,7 +14,7 @@ pub use memory::KeyValueMemory;
 /// A database of keys and values, over which [`KeyValueMemory`] keeps conversations.
 ///
 /// # Contract
-/// - Each write of a key gives it a version that the key never had before.
+/// - Two values of a key that differ have different versions: a number that counts the writes, or a hash of the value.
 /// - `put` and `delete` compare the version and change the value in one step.
 /// - A call sees all writes that returned before it began.
 /// - A call that fails, or whose future was dropped, has taken effect as a whole or not at all.

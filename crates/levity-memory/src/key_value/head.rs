@@ -18,6 +18,8 @@ pub(super) struct Head {
     pub(super) levity_memory: u32,
     /// Random, and new after each removal: a chunk of another generation belongs to nobody.
     pub(super) generation: u64,
+    /// Counts the writes, so that no two heads have the same bytes. A hash of the value will do as its version.
+    pub(super) revision: u64,
     /// The number of the last save that had messages. The next save writes its chunks under the next number.
     pub(super) save: u64,
     /// The position at which the first chunk begins.
@@ -47,6 +49,7 @@ impl Head {
         Self {
             levity_memory: FORMAT,
             generation,
+            revision: 0,
             save: 0,
             start: 0,
             first: 0,
@@ -73,24 +76,21 @@ impl Head {
         self.summary.as_ref().map(|summary| summary.upto)
     }
 
-    pub(super) fn is_held(&self, now: Timestamp) -> bool {
-        self.holder.as_ref().is_some_and(|holder| holder.until > now)
-    }
-
     pub(super) fn is_held_by(&self, token: u64) -> bool {
         self.holder.as_ref().is_some_and(|holder| holder.token == token)
     }
 
     /// Returns whether nobody needs the head any more.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        !self.exists && !self.is_held(now)
+        !self.exists && self.holder.as_ref().is_none_or(|holder| holder.until <= now)
     }
 
+    /// The bytes of the next revision.
     pub(super) fn write(&self, id: &ConversationId, max_bytes: usize) -> Result<Vec<u8>, MemoryError> {
         let refused = |why: &str| {
             MemoryError::new(MemoryErrorKind::Refused, format!("the summary of conversation `{id}` {why}"))
         };
-        let bytes = serde_json::to_vec(self)
+        let bytes = serde_json::to_vec(&Self { revision: self.revision + 1, ..self.clone() })
             .map_err(|error| refused("cannot be written as JSON").with_source(error))?;
         if bytes.len() > max_bytes {
             return Err(refused(&format!("is too long for values of {max_bytes} bytes")));
@@ -113,7 +113,10 @@ impl Head {
         let head: Self = serde_json::from_slice(bytes)
             .map_err(|error| damaged(id, key, &format!("byte {} is not as it should be", error.column())))?;
         let ordered = head.start <= head.first && head.first <= head.end;
-        if !ordered || head.end.max(head.save) > MOST || head.upto().is_some_and(|upto| upto > head.end) {
+        if !ordered
+            || head.end.max(head.save).max(head.revision) > MOST
+            || head.upto().is_some_and(|upto| upto > head.end)
+        {
             return Err(damaged(id, key, "its positions contradict each other"));
         }
         Ok(head)

@@ -67,6 +67,11 @@ impl Holds {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether a lease has its hold in this process.
+    pub(super) fn has(&self, id: &ConversationId, token: u64) -> bool {
+        self.table().get(id).is_some_and(|hold| hold.token == token)
+    }
+
     /// Returns the token of the hold that this process has.
     pub(super) fn token(&self, id: &ConversationId) -> Option<u64> {
         let table = self.table();

@@ -112,22 +112,22 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
         self.store.put(&head::key(id)?, &head.write(id, self.max_bytes)?, expected).await
     }
 
-    /// Changes the head, unless `change` returns none. Returns what was written.
+    /// Changes the head, unless `change` returns none. Returns the head that was replaced.
     async fn update(
         &self,
         id: &ConversationId,
-        change: impl Fn(Head) -> Result<Option<Head>, MemoryError> + Send,
+        change: impl Fn(&Head) -> Result<Option<Head>, MemoryError> + Send,
     ) -> Result<Option<Head>, MemoryError> {
         for _ in 0..ATTEMPTS {
             let (head, version) = match self.head(id).await? {
                 Some((head, version)) => (head, Some(version)),
                 None => (Head::new(self.world.random()), None),
             };
-            let Some(head) = change(head)? else { return Ok(None) };
+            let Some(next) = change(&head)? else { return Ok(None) };
             if version.is_none() {
                 self.discard_chunks(id).await?;
             }
-            if self.put_head(id, &head, version.as_ref()).await? {
+            if self.put_head(id, &next, version.as_ref()).await? {
                 return Ok(Some(head));
             }
         }
@@ -246,42 +246,56 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
                     after = format!("{chunks}{:016x}0", place.generation);
                     break;
                 }
-                self.store.delete(key, &there.version).await?;
+                self.delete_chunk(key, &there.version).await?;
             }
         }
     }
 
-    /// Removes what is left of a conversation that was removed, held or begun.
-    async fn tidy(&self, id: &ConversationId) -> Result<(), MemoryError> {
-        self.discard_chunks(id).await?;
-        if let Some((head, version)) = self.head(id).await?
-            && head.is_idle(self.world.now())
-        {
-            self.store.delete(&head::key(id)?, &version).await?;
+    /// Removes a chunk that is nobody's, also if the store takes more than one attempt.
+    async fn delete_chunk(&self, key: &str, version: &Version) -> Result<(), MemoryError> {
+        let mut version = version.clone();
+        for _ in 0..ATTEMPTS {
+            if self.store.delete(key, &version).await? {
+                break;
+            }
+            let Some(there) = self.store.get(key).await? else { break };
+            version = there.version;
         }
         Ok(())
     }
 
+    /// Removes the conversation if it is `wanted`, and what is left of one that was removed, held or begun.
     async fn remove(
         &self,
         id: &ConversationId,
         wanted: impl Fn(&Head) -> bool + Send + Sync,
     ) -> Result<bool, MemoryError> {
-        self.holds.wait(id).await?;
         let removed = self.update(id, |head| {
-            if self.is_held_elsewhere(&head) {
+            if self.is_held(id, head) {
                 return Err(MemoryError::busy(id));
             }
-            Ok((head.exists && wanted(&head)).then(|| Head::new(self.world.random())))
+            // The new generation makes all chunks nobody's.
+            let gone = if head.exists { wanted(head) } else { head.revision > 0 };
+            Ok(gone.then(|| Head::new(self.world.random())))
         });
-        let removed = removed.await?.is_some();
-        self.tidy(id).await?;
+        let removed = removed.await?.is_some_and(|head| head.exists);
+        self.discard_chunks(id).await?;
+        for _ in 0..ATTEMPTS {
+            let known = self.head(id).await?.filter(|(head, _)| head.is_idle(self.world.now()));
+            let Some((_, version)) = known else { break };
+            if self.store.delete(&head::key(id)?, &version).await? {
+                break;
+            }
+        }
         Ok(removed)
     }
 
-    /// Returns whether another store holds it. A lease of this store is left over when its hold is not in the table.
-    fn is_held_elsewhere(&self, head: &Head) -> bool {
-        head.is_held(self.world.now()) && head.holder.as_ref().is_none_or(|holder| holder.owner != self.owner)
+    /// Returns whether somebody holds it. A lease of this store whose hold is not in the table is left over.
+    fn is_held(&self, id: &ConversationId, head: &Head) -> bool {
+        head.holder.as_ref().is_some_and(|holder| {
+            holder.until > self.world.now()
+                && (holder.owner != self.owner || self.holds.has(id, holder.token))
+        })
     }
 
     fn holder(&self, token: u64) -> Holder {
@@ -291,7 +305,7 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
     pub(super) async fn renew(&self, id: &ConversationId, token: u64) -> Result<(), MemoryError> {
         let renewed = self.update(id, |head| {
             let mine = head.is_held_by(token);
-            Ok(mine.then(|| Head { holder: Some(self.holder(token)), ..head }))
+            Ok(mine.then(|| Head { holder: Some(self.holder(token)), ..head.clone() }))
         });
         renewed.await.map(drop)
     }
@@ -299,10 +313,10 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
     pub(super) async fn release(&self, id: &ConversationId, token: u64) -> Result<(), MemoryError> {
         let released = self.update(id, |head| {
             let mine = head.is_held_by(token);
-            Ok(mine.then(|| Head { holder: None, ..head }))
+            Ok(mine.then(|| Head { holder: None, ..head.clone() }))
         });
         match released.await? {
-            Some(head) if !head.exists => self.tidy(id).await,
+            Some(head) if !head.exists => self.remove(id, |_| false).await.map(drop),
             _ => Ok(()),
         }
     }
@@ -399,10 +413,12 @@ impl<S: KeyValueStore + 'static> MemoryStore for KeyValueMemory<S> {
     }
 
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
+        self.holds.wait(id).await?;
         self.remove(id, |_| true).await
     }
 
     async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError> {
+        self.holds.wait(id).await?;
         self.remove(id, |head| head.changed < unchanged_since).await
     }
 
@@ -428,7 +444,7 @@ impl<S: KeyValueStore + 'static> MemoryStore for KeyValueMemory<S> {
         }
         for id in idle {
             // Whoever lists conversations has no use for the error; the next one tries again.
-            let _ = self.tidy(&id).await;
+            let _ = self.remove(&id, |_| false).await;
         }
         Ok(kept::select(infos.into_iter(), query))
     }
@@ -438,8 +454,8 @@ impl<S: KeyValueStore + 'static> MemoryStore for KeyValueMemory<S> {
         let held = self.enter(id).await?;
         let taken = self.update(id, |head| match () {
             () if head.is_held_by(held.token) => Ok(None),
-            () if self.is_held_elsewhere(&head) => Err(MemoryError::busy(id)),
-            () => Ok(Some(Head { holder: Some(self.holder(held.token)), ..head })),
+            () if self.is_held(id, head) => Err(MemoryError::busy(id)),
+            () => Ok(Some(Head { holder: Some(self.holder(held.token)), ..head.clone() })),
         });
         taken.await?;
         held.take();

@@ -102,9 +102,9 @@ impl Values {
         for entry in entries.map(Result::unwrap) {
             let key = format!("{dir}{}", entry.file_name().into_string().unwrap());
             if entry.file_type().unwrap().is_dir() {
-                self.keys(&format!("{key}/"), keys)
+                self.keys(&format!("{key}/"), keys);
             } else {
-                keys.push(key)
+                keys.push(key);
             }
         }
     }
@@ -465,9 +465,15 @@ async fn damaged_head_is_refused_whatever_its_numbers_say() {
     let (id, key) = (ConversationId::new("a"), "conversations/a");
     let head = String::from_utf8(base.value(key)).unwrap();
     let max = u64::MAX.to_string();
-    for (field, value) in
-        [("end", &*max), ("first", &max), ("start", "1"), ("save", &max), ("end", "1"), ("end", "-1")]
-    {
+    for (field, value) in [
+        ("end", &*max),
+        ("first", &max),
+        ("start", "1"),
+        ("save", &max),
+        ("revision", &max),
+        ("end", "1"),
+        ("end", "-1"),
+    ] {
         let mut fields: serde_json::Value = serde_json::from_str(&head).unwrap();
         fields[field] = serde_json::from_str(value).unwrap();
         if field == "end" && value == "1" {
@@ -635,5 +641,83 @@ async fn writers_of_one_conversation_never_mix_their_saves() {
     let words: Vec<_> = read.iter().map(|(_, message)| message.text().into_owned()).collect();
     for save in words.chunks(3) {
         assert!(save.iter().all(|word| *word == save[0]), "{save:?}");
+    }
+}
+
+/// The messages of a save that can be told from all others, and counted.
+fn tagged(save: u64, count: u64) -> impl Iterator<Item = Message> {
+    (0..count).map(move |number| Message::user(format!("{save} {number} {count} {}", "x".repeat(700))))
+}
+
+/// Every save is there as a whole, as far as it was not trimmed.
+fn check_whole(read: &[(u64, Arc<Message>)]) {
+    let text = |at: usize| read[at].1.text().into_owned();
+    let numbers =
+        |text: &str| -> Vec<u64> { text.split(' ').take(3).map(|word| word.parse().unwrap()).collect() };
+    for at in 0..read.len() {
+        let here = numbers(&text(at));
+        assert!(read[at].0 == read[0].0 + at as u64, "positions follow one another");
+        match read.get(at + 1).map(|_| numbers(&text(at + 1))) {
+            Some(next) if here[1] + 1 < here[2] => assert_eq!(next, [here[0], here[1] + 1, here[2]]),
+            Some(next) => assert_eq!(next[1], 0),
+            None => assert_eq!(here[1] + 1, here[2]),
+        }
+    }
+}
+
+/// Saves, trims or forgets, as `random` says.
+async fn disturb(memory: &dyn MemoryStore, number: u64, random: u64) {
+    let id = ConversationId::new("a");
+    let end = match memory.load(&id, 3).await {
+        Ok(found) => found.end,
+        Err(error) => panic!("{error}"),
+    };
+    let done = match random % 16 {
+        0 => memory.forget(&id).await.map(drop),
+        1 | 2 => memory.trim(&id, end.saturating_sub(random / 16 % 20)).await,
+        3..6 => memory.read(&id, end.saturating_sub(random / 16 % 40), 100).await.map(|read| {
+            let whole = read.iter().skip_while(|(_, message)| message.text().split(' ').nth(1) != Some("0"));
+            check_whole(&whole.cloned().collect::<Vec<_>>());
+        }),
+        _ => memory.save(&id, &Change::at(end).with_messages(tagged(number, 1 + random / 16 % 20))).await,
+    };
+    if let Err(error) = done {
+        assert_eq!(error.kind(), MemoryErrorKind::Moved, "{error}");
+    }
+}
+
+#[test]
+fn any_order_of_operations_and_dropped_futures_keeps_saves_whole() {
+    for seed in 0..100 {
+        let world = ManualWorld::new().with_seed(seed);
+        let map = Arc::new(Map::default());
+        let memory = |world: &ManualWorld| {
+            let lose = move |count: usize| if count % 11 == 5 { Trouble::Lose } else { Trouble::Yield };
+            over(Troubled::new(map.clone(), lose)).with_world(world.clone())
+        };
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut number = 0;
+        let mut begin = || {
+            number += 1;
+            let (memory, number, random) = (memory(&world), number, world.random());
+            Box::pin(async move { disturb(&memory, number, random).await })
+        };
+        let mut futures: Vec<_> = (0..4).map(|_| begin()).collect();
+        for _ in 0..600 {
+            let at = (world.random() % 4) as usize;
+            // One that is dropped half-way stands for a process that ends.
+            if futures[at].as_mut().poll(&mut cx).is_ready() || world.random().is_multiple_of(50) {
+                futures[at] = begin();
+            }
+        }
+        drop(futures);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (memory, id) = (memory(&world), ConversationId::new("a"));
+            let read = memory.read(&id, 0, usize::MAX).await.unwrap();
+            check_whole(&read);
+            memory.forget(&id).await.unwrap();
+            assert_eq!(map.keys(), Vec::<String>::new(), "seed {seed}");
+        });
     }
 }
