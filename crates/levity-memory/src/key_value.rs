@@ -119,7 +119,7 @@ impl<S: KeyValueStore + ?Sized> KeyValueStore for Arc<S> {
     }
 }
 
-/// The version of a value: a number, an entity tag, or whatever else the database has.
+/// The version of a value, in the form that the database uses: a number, or an entity tag.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(Arc<str>);
 

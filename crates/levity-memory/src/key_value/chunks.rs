@@ -1,10 +1,11 @@
 //! Messages in chunks that are written once.
 //!
-//! A chunk stands at `messages/<id>/<generation>/<position>/<save>/<part>`. A save takes its number by being the first to
-//! write a key with it, writes all of its chunks, and then the head. Whoever finds the number taken raises that of the head,
-//! so that a save which was cut off can never be completed. Heads that end at one position have numbers up to the one
-//! that goes on there. So of all chunks at a position, the one with the highest number is the conversation's.
-//! Numbers are written as what is missing to the greatest, which sorts the highest first.
+//! A chunk has the key `messages/<id>/<generation>/<position>/<save>/<part>`. A save takes the number after that of the
+//! head by creating the first key with it. Then it writes all of its chunks, and then the head. A writer that finds the
+//! number taken raises that of the head, so that the other save can no longer finish. While the conversation ends at one
+//! position, the number of the head only grows, and the save that finishes there has the highest. So of all chunks at a
+//! position, the one with the highest number is valid. Keys have the number subtracted from the greatest, which sorts the
+//! highest first.
 //!
 //! No chunk crosses a multiple of [`BLOCK`] positions. So a chunk begins at each of them, and reading can begin there.
 
@@ -48,7 +49,7 @@ impl Place {
     }
 }
 
-/// The keys and values of a change that goes on where the head ends.
+/// The keys and values of a change at the end of the conversation.
 pub(super) fn write(
     id: &ConversationId,
     prefix: &str,

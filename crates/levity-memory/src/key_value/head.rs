@@ -16,7 +16,7 @@ pub(super) const HEADS: &str = "conversations/";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) levity_memory: u32,
-    /// Random, and new after each removal: a chunk of another generation belongs to nobody.
+    /// Random, and new after each removal: a chunk of another generation is an orphan.
     pub(super) generation: u64,
     /// Counts the writes, so that no two heads have the same bytes. A hash of the value will do as its version.
     pub(super) revision: u64,
@@ -27,7 +27,7 @@ pub(super) struct Head {
     /// The position of the first message that was not trimmed, which may be inside the first chunk.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// `false` while there is no conversation: somebody holds it, saves it for the first time, or removes it.
+    /// `false` while there is no conversation: it is only held, saved for the first time, or removed.
     pub(super) exists: bool,
     pub(super) changed: Timestamp,
     pub(super) summary: Option<Summary>,
@@ -61,7 +61,7 @@ impl Head {
         }
     }
 
-    /// Returns the head after a change that goes on where it ends.
+    /// Returns the head after a change at the end of the conversation.
     pub(super) fn after(&self, change: &Change) -> Self {
         let mut head = self.clone();
         head.end = change.end();

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
-use super::{KeyValueMemory, KeyValueStore};
+use super::KeyValueMemory;
 
 /// The holds of this process over one store, and their tasks.
 #[derive(Default)]
@@ -102,7 +102,7 @@ impl Holds {
     }
 }
 
-impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
+impl KeyValueMemory {
     /// Enters a hold into the table, and starts the task that takes care of its lease.
     pub(super) async fn enter(&self, id: &ConversationId) -> Result<Held, MemoryError> {
         let runtime = Handle::try_current().map_err(|error| {
@@ -133,7 +133,7 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
         Ok(Held { token, hold, _signal: signal })
     }
 
-    /// Renews a lease until its hold is dropped, and ends it then. If that fails, the lease ends by itself.
+    /// Renews a lease until its hold is dropped, and ends it then. If that fails, the lease expires.
     async fn keep(self, entry: Entry, mut dropped: oneshot::Receiver<()>) {
         let (id, token) = (&entry.id, entry.hold.token);
         while let Either::Right(_) = select(&mut dropped, self.world.sleep(self.lease / 3)).await {

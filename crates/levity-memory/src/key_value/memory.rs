@@ -17,10 +17,10 @@ use super::{KeyValueStore, Version, Versioned};
 use crate::file::name;
 use crate::kept::{self, Kept, Verdict, judge};
 
-/// So many keys are asked for at once.
+/// The number of keys that one scan asks for.
 const PAGE: usize = 64;
 
-/// So often a change is tried again when somebody else was faster.
+/// The number of attempts at a change while other writers are faster.
 const ATTEMPTS: usize = 100;
 
 /// Keeps conversations in any [`KeyValueStore`].
@@ -35,8 +35,9 @@ const ATTEMPTS: usize = 100;
 /// - `trim` leaves up to 15 messages in the store that share a chunk with the first one that stays. Nothing returns them.
 ///
 /// Clones are the same store. It needs a tokio runtime. [`KeyValueStore`] has an example.
-pub struct KeyValueMemory<S> {
-    pub(super) store: Arc<S>,
+#[derive(Clone)]
+pub struct KeyValueMemory {
+    store: Arc<dyn KeyValueStore>,
     pub(super) world: Arc<dyn World>,
     pub(super) lease: Duration,
     pub(super) holds: Arc<Holds>,
@@ -54,9 +55,9 @@ struct View {
     messages: Vec<(u64, Arc<Message>)>,
 }
 
-impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
+impl KeyValueMemory {
     /// Keeps conversations in this store, below the keys `conversations/` and `messages/`.
-    pub fn new(store: S) -> Self {
+    pub fn new(store: impl KeyValueStore + 'static) -> Self {
         Self {
             store: Arc::new(store),
             world: Arc::new(SystemWorld),
@@ -214,9 +215,9 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
         Ok(true)
     }
 
-    /// Raises the number of the next save if whoever has it does not come to an end.
+    /// Raises the number of the next save if the writer that has it does not finish.
     async fn pass(&self, id: &ConversationId, head: Head, version: &Version) -> Result<(), MemoryError> {
-        // Not the same number for all, or two who meet again and again would stop each other for ever.
+        // A random number of looks, or two writers could stop each other for ever.
         for _ in 0..2 + self.world.random() % 8 {
             tokio::task::yield_now().await;
             if self.head(id).await?.is_none_or(|(_, now)| now != *version) {
@@ -235,8 +236,8 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
             let page = self.page(&chunks, &after).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after.clone_from(last);
-            // The head is written before the chunks of its generation, and no generation comes back. So a chunk is
-            // nobody's if the head that is there after it was found has another one.
+            // A head is written before the chunks of its generation, and no generation comes back. So a chunk is
+            // an orphan if the head, read after the chunk was found, has another generation.
             let head = self.head(id).await?.map(|(head, _)| head);
             for (key, there) in &page {
                 let Some(place) = Place::parse(&chunks, key) else { continue };
@@ -251,7 +252,7 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
         }
     }
 
-    /// Removes a chunk that is nobody's, also if the store takes more than one attempt.
+    /// Removes an orphaned chunk, also if the store takes more than one attempt.
     async fn delete_chunk(&self, key: &str, version: &Version) -> Result<(), MemoryError> {
         let mut version = version.clone();
         for _ in 0..ATTEMPTS {
@@ -274,7 +275,7 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
             if self.is_held(id, head) {
                 return Err(MemoryError::busy(id));
             }
-            // The new generation makes all chunks nobody's.
+            // A new generation orphans all chunks.
             let gone = if head.exists { wanted(head) } else { head.revision > 0 };
             Ok(gone.then(|| Head::new(self.world.random())))
         });
@@ -296,6 +297,13 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
             holder.until > self.world.now()
                 && (holder.owner != self.owner || self.holds.has(id, holder.token))
         })
+    }
+
+    /// Accepts a save that was made before: its messages are at their positions.
+    async fn compare(&self, id: &ConversationId, change: &Change, end: u64) -> Result<(), MemoryError> {
+        let view = self.view(id, |head| change.at.max(head.first)..change.end()).await?;
+        let made = |view: View| whole(change.at.max(view.head.first), view.messages).has(change);
+        if view.is_some_and(made) { Ok(()) } else { Err(MemoryError::moved(id, change.at, end)) }
     }
 
     fn holder(&self, token: u64) -> Holder {
@@ -323,7 +331,7 @@ impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
 }
 
 #[async_trait]
-impl<S: KeyValueStore + 'static> MemoryStore for KeyValueMemory<S> {
+impl MemoryStore for KeyValueMemory {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
         let recent =
             |head: &Head| head.upto().unwrap_or(0).max(head.end.saturating_sub(limit as u64))..head.end;
@@ -443,7 +451,7 @@ impl<S: KeyValueStore + 'static> MemoryStore for KeyValueMemory<S> {
             }
         }
         for id in idle {
-            // Whoever lists conversations has no use for the error; the next one tries again.
+            // The caller has no use for the error, and the next list tries again.
             let _ = self.remove(&id, |_| false).await;
         }
         Ok(kept::select(infos.into_iter(), query))
@@ -463,22 +471,13 @@ impl<S: KeyValueStore + 'static> MemoryStore for KeyValueMemory<S> {
     }
 }
 
-impl<S: KeyValueStore + 'static> KeyValueMemory<S> {
-    /// Returns whether a save was made before: its messages stand in their places.
-    async fn compare(&self, id: &ConversationId, change: &Change, end: u64) -> Result<(), MemoryError> {
-        let view = self.view(id, |head| change.at.max(head.first)..change.end()).await?;
-        let made = |view: View| whole(change.at.max(view.head.first), view.messages).has(change);
-        if view.is_some_and(made) { Ok(()) } else { Err(MemoryError::moved(id, change.at, end)) }
-    }
-}
-
-/// Messages that stand one after another.
+/// A conversation of consecutive messages.
 fn whole(first: u64, messages: Vec<(u64, Arc<Message>)>) -> Kept {
     let messages = messages.into_iter().map(|(_, message)| message).collect();
     Kept { first, messages, ..Kept::default() }
 }
 
-/// Refuses a change by whoever lost its hold: its lease ended, and another took it.
+/// Refuses a change by a holder whose lease ended and was taken by another.
 fn fence(id: &ConversationId, head: &Head, token: Option<u64>) -> Result<(), MemoryError> {
     let lost = token.is_some_and(|token| !head.is_held_by(token));
     if lost { Err(MemoryError::busy(id)) } else { Ok(()) }
@@ -494,20 +493,7 @@ fn contended(id: &ConversationId) -> MemoryError {
     MemoryError::new(MemoryErrorKind::Busy, message)
 }
 
-impl<S> Clone for KeyValueMemory<S> {
-    fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-            world: self.world.clone(),
-            lease: self.lease,
-            holds: self.holds.clone(),
-            max_bytes: self.max_bytes,
-            owner: self.owner,
-        }
-    }
-}
-
-impl<S> fmt::Debug for KeyValueMemory<S> {
+impl fmt::Debug for KeyValueMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyValueMemory")
             .field("lease", &self.lease)

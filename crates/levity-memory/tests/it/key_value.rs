@@ -159,11 +159,11 @@ enum Trouble {
     Yield,
     /// Somebody else was faster.
     Lose,
-    /// It is done, and the caller hears that somebody else was faster.
+    /// It is done, and reported as lost.
     LoseLate,
-    /// It is not done, and the caller hears of an error.
+    /// It is not done, and reported as failed.
     Fail,
-    /// It is done, and the caller hears of an error.
+    /// It is done, and reported as failed.
     FailLate,
 }
 
@@ -255,7 +255,7 @@ async fn key_value_memory_over_a_racing_store_conforms() {
 }
 
 #[tokio::test]
-async fn save_that_won_a_race_and_hears_that_it_lost_is_made_once() {
+async fn save_that_won_a_race_and_is_reported_as_lost_is_made_once() {
     let trouble = |count: usize| if count.is_multiple_of(5) { Trouble::LoseLate } else { Trouble::Yield };
     let memory = KeyValueMemory::new(Troubled::new(Map::default(), trouble));
     let id = ConversationId::new("a");
@@ -313,7 +313,7 @@ impl Step {
     }
 }
 
-fn over(store: impl KeyValueStore + 'static) -> KeyValueMemory<impl KeyValueStore + 'static> {
+fn over(store: impl KeyValueStore + 'static) -> KeyValueMemory {
     KeyValueMemory::new(store).with_max_value_bytes(4 << 10)
 }
 
@@ -342,7 +342,6 @@ async fn crash_everywhere(before: &[Step], step: Step) {
                 break;
             }
             let store = over(map.clone());
-            // A save is repeated by whoever does not know whether it was made.
             if after == old {
                 step.take(&store).await.unwrap();
             }
@@ -596,6 +595,32 @@ async fn program_that_waits_for_releases_leaves_no_lease() {
     assert_eq!(store.store.keys(), ["conversations/c"]);
     drop(other.hold(&"a".into()).await.unwrap());
     drop(kept);
+}
+
+#[tokio::test]
+async fn forget_beside_a_hold_removes_nothing_that_is_held() {
+    let id = ConversationId::new("a");
+    let (mut held, mut forgotten) = (0, 0);
+    for delay in 0..60 {
+        let memory = KeyValueMemory::new(Troubled::new(Map::default(), |_| Trouble::Yield));
+        memory.save(&id, &Change::at(0).with_messages([text(0)])).await.unwrap();
+        let hold = async {
+            turns(delay % 30).await;
+            let lease = memory.hold(&id).await.unwrap();
+            (lease, memory.load(&id, 1).await.unwrap())
+        };
+        let forget = async {
+            turns(30 - delay % 30 + delay / 30).await;
+            memory.forget(&id).await.map_err(|error| error.kind())
+        };
+        let ((lease, seen), gone) = tokio::join!(hold, forget);
+        assert_eq!(memory.load(&id, 1).await.unwrap(), seen, "nothing changes while it is held");
+        assert_eq!(gone, if seen.end > 0 { Err(MemoryErrorKind::Busy) } else { Ok(true) });
+        held += u64::from(gone.is_err());
+        forgotten += u64::from(gone.is_ok());
+        drop(lease);
+    }
+    assert!(held > 5 && forgotten > 5, "{held} {forgotten}");
 }
 
 #[test]
