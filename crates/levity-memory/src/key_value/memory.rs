@@ -31,7 +31,7 @@ const ATTEMPTS: usize = 100;
 ///   if it calls [`wait_for_releases`](Self::wait_for_releases). The clocks of all processes have to agree to a few seconds.
 /// - `load` and `read` cost what they return. `search` reads the whole conversation, and `list` reads all heads.
 /// - `forget` removes all keys of a conversation. If it fails half-way, the conversation is empty. The remaining keys go when
-///   you repeat the call, list the conversations, or save to that one again.
+///   you repeat the call, list the conversations, or save to this one again.
 /// - `trim` leaves up to 15 messages in the store that share a chunk with the first one that stays. Nothing returns them.
 ///
 /// Clones are the same store. It needs a tokio runtime. [`KeyValueStore`] has an example.
@@ -75,11 +75,11 @@ impl KeyValueMemory {
         self
     }
 
-    /// Sets how long a process that ended still holds its conversations; 20 seconds by default. A lease is renewed when a
-    /// third of it is over.
+    /// Sets how long a process that ended still holds its conversations; 20 seconds by default, and one at least. A
+    /// lease is renewed when a third of it is over.
     #[must_use]
     pub fn with_lease(mut self, time: Duration) -> Self {
-        self.lease = time;
+        self.lease = time.max(Duration::from_secs(1));
         self
     }
 
@@ -99,9 +99,15 @@ impl KeyValueMemory {
     }
 
     async fn head(&self, id: &ConversationId) -> Result<Option<(Head, Version)>, MemoryError> {
-        let key = head::key(id)?;
+        // A conversation that cannot be kept is unknown.
+        let Ok(key) = head::key(id) else { return Ok(None) };
         let Some(Versioned { value, version }) = self.store.get(&key).await? else { return Ok(None) };
         Ok(Some((Head::read(id, &key, &value)?, version)))
+    }
+
+    async fn head_or_new(&self, id: &ConversationId) -> Result<(Head, Option<Version>), MemoryError> {
+        let known = self.head(id).await?.map(|(head, version)| (head, Some(version)));
+        Ok(known.unwrap_or_else(|| (Head::new(self.world.random()), None)))
     }
 
     async fn put_head(
@@ -120,14 +126,8 @@ impl KeyValueMemory {
         change: impl Fn(&Head) -> Result<Option<Head>, MemoryError> + Send,
     ) -> Result<Option<Head>, MemoryError> {
         for _ in 0..ATTEMPTS {
-            let (head, version) = match self.head(id).await? {
-                Some((head, version)) => (head, Some(version)),
-                None => (Head::new(self.world.random()), None),
-            };
+            let (head, version) = self.head_or_new(id).await?;
             let Some(next) = change(&head)? else { return Ok(None) };
-            if version.is_none() {
-                self.discard_chunks(id).await?;
-            }
             if self.put_head(id, &next, version.as_ref()).await? {
                 return Ok(Some(head));
             }
@@ -136,8 +136,13 @@ impl KeyValueMemory {
     }
 
     /// Returns a page of a scan. A store that repeats itself or returns other keys is not believed.
-    async fn page(&self, prefix: &str, after: &str) -> Result<Vec<(String, Versioned)>, MemoryError> {
-        let page = self.store.scan(prefix, after, PAGE).await?;
+    async fn page(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<(String, Versioned)>, MemoryError> {
+        let page = self.store.scan(prefix, after, limit).await?;
         let mut last = after;
         for (key, _) in &page {
             if !key.starts_with(prefix) || key.as_str() <= last {
@@ -160,16 +165,16 @@ impl KeyValueMemory {
         for _ in 0..ATTEMPTS {
             let Some((head, version)) = known.filter(|(head, _)| head.exists) else { return Ok(None) };
             let wanted = wanted(&head);
-            match self.read_chunks(id, &head, wanted.start.max(head.first)..wanted.end.min(head.end)).await {
-                Ok((begin, messages)) => return Ok(Some(View { head, version, begin, messages })),
-                // They may have been trimmed or forgotten meanwhile.
-                Err(error) if error.kind() == MemoryErrorKind::Damaged => {
-                    known = self.head(id).await?;
-                    if known.as_ref().is_some_and(|(_, now)| *now == version) {
-                        return Err(error);
-                    }
-                }
-                Err(error) => return Err(error),
+            let wanted = wanted.start.max(head.first)..wanted.end.min(head.end);
+            if wanted.is_empty() {
+                return Ok(Some(View { head, version, begin: wanted.start, messages: Vec::new() }));
+            }
+            let read = self.read_chunks(id, &head, wanted).await;
+            known = self.head(id).await?;
+            // If chunks were removed meanwhile, some are missing, or orphans were read in their place.
+            let same = |now: &Head| (now.generation, now.start) == (head.generation, head.start);
+            if known.as_ref().is_some_and(|(now, _)| same(now)) {
+                return read.map(|(begin, messages)| Some(View { head, version, begin, messages }));
             }
         }
         Err(contended(id))
@@ -181,21 +186,17 @@ impl KeyValueMemory {
         head: &Head,
         wanted: Range<u64>,
     ) -> Result<(u64, Vec<(u64, Arc<Message>)>), MemoryError> {
-        if wanted.is_empty() {
-            return Ok((wanted.start, Vec::new()));
-        }
         let chunks = chunks_of(id)?;
         let mut reader = Reader::new(id, &chunks, head, wanted);
         let prefix = format!("{chunks}{:016x}/", head.generation);
         let mut after = format!("{prefix}{:020}", reader.next);
         while !reader.is_done() {
-            let page = self.page(&prefix, &after).await?;
+            // A chunk has one message at least.
+            let limit = (reader.wanted.end - reader.next).min(PAGE as u64);
+            let page = self.page(&prefix, &after, limit as usize).await?;
             let Some((last, _)) = page.last() else {
-                return Err(damaged(
-                    id,
-                    &after,
-                    &format!("the messages from {} on are missing", reader.next),
-                ));
+                let what = format!("the messages from {} on are missing", reader.next);
+                return Err(damaged(id, &after, &what));
             };
             for (key, there) in &page {
                 reader.push(key, &there.value)?;
@@ -230,10 +231,10 @@ impl KeyValueMemory {
 
     /// Removes chunks that no head will ever name.
     async fn discard_chunks(&self, id: &ConversationId) -> Result<(), MemoryError> {
-        let chunks = chunks_of(id)?;
+        let Ok(chunks) = chunks_of(id) else { return Ok(()) };
         let mut after = String::new();
         loop {
-            let page = self.page(&chunks, &after).await?;
+            let page = self.page(&chunks, &after, PAGE).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after.clone_from(last);
             // A head is written before the chunks of its generation, and no generation comes back. So a chunk is
@@ -361,10 +362,7 @@ impl MemoryStore for KeyValueMemory {
         // The generation and number under which the chunks are written already.
         let mut written: Option<(u64, u64)> = None;
         for _ in 0..ATTEMPTS {
-            let (head, version) = match self.head(id).await? {
-                Some((head, version)) => (head, Some(version)),
-                None => (Head::new(self.world.random()), None),
-            };
+            let (head, version) = self.head_or_new(id).await?;
             if written.is_some_and(|(generation, _)| generation != head.generation) {
                 self.discard_chunks(id).await?;
             }
@@ -378,10 +376,13 @@ impl MemoryStore for KeyValueMemory {
             let values = chunks::write(id, &chunks_of(id)?, &head, change, self.max_bytes)?;
             next.write(id, self.max_bytes)?;
             let Some(version) = version else {
-                self.discard_chunks(id).await?;
                 self.put_head(id, &head, None).await?;
                 continue;
             };
+            if !head.exists && written.is_none() {
+                // A removal that was cut off may have left chunks.
+                self.discard_chunks(id).await?;
+            }
             let number = Some((next.generation, next.save));
             if written != number && !self.put_chunks(&values).await? {
                 self.pass(id, head, &version).await?;
@@ -433,7 +434,7 @@ impl MemoryStore for KeyValueMemory {
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
         let (mut infos, mut idle, mut after) = (Vec::new(), Vec::new(), String::new());
         loop {
-            let page = self.page(HEADS, &after).await?;
+            let page = self.page(HEADS, &after, PAGE).await?;
             let Some((last, _)) = page.last() else { break };
             after.clone_from(last);
             for (key, there) in page {

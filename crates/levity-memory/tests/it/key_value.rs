@@ -383,6 +383,28 @@ async fn removal_that_was_cut_off_is_finished_by_the_next_list() {
 }
 
 #[tokio::test]
+async fn removal_that_was_cut_off_is_finished_by_the_next_save() {
+    let map = Arc::new(Map::default());
+    Step::SaveMuch.take(&over(map.clone())).await.unwrap();
+    let old = map.keys();
+    let failing = Troubled::new(map.clone(), |count| if count > 3 { Trouble::Fail } else { Trouble::None });
+    over(failing).forget(&ConversationId::new("a")).await.unwrap_err();
+    Step::Save.take(&over(map.clone())).await.unwrap();
+    assert!(map.keys().iter().all(|key| key == "conversations/a" || !old.contains(key)), "{:?}", map.keys());
+}
+
+#[tokio::test]
+async fn id_that_is_too_long_for_a_key_is_unknown_and_refused() {
+    let (store, id) = (over(Map::default()), ConversationId::new("A".repeat(200)));
+    assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
+    assert!(!store.forget(&id).await.unwrap());
+    store.trim(&id, 9).await.unwrap();
+    let save = Change::at(0).with_messages([text(0)]);
+    assert_eq!(store.save(&id, &save).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+}
+
+#[tokio::test]
 async fn turn_of_a_long_conversation_writes_as_much_as_one_of_a_short() {
     let store = Arc::new(Troubled::new(Map::default(), |_| Trouble::None));
     let memory = over(store.clone());
@@ -700,7 +722,7 @@ async fn disturb(memory: &dyn MemoryStore, number: u64, random: u64) {
     let done = match random % 16 {
         0 => memory.forget(&id).await.map(drop),
         1 | 2 => memory.trim(&id, end.saturating_sub(random / 16 % 20)).await,
-        3..6 => memory.read(&id, end.saturating_sub(random / 16 % 40), 100).await.map(|read| {
+        3..6 => memory.read(&id, end.saturating_sub(random / 16 % 40), usize::MAX).await.map(|read| {
             let whole = read.iter().skip_while(|(_, message)| message.text().split(' ').nth(1) != Some("0"));
             check_whole(&whole.cloned().collect::<Vec<_>>());
         }),
