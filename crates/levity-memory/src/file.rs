@@ -17,7 +17,7 @@ mod disk;
 mod folder;
 mod format;
 mod list;
-mod name;
+pub(crate) mod name;
 
 use folder::{Folder, What};
 

@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// Whether the messages of a change stand in their places, as far as they were not trimmed.
-    fn has(&self, change: &Change) -> bool {
+    pub(crate) fn has(&self, change: &Change) -> bool {
         let start = change.at.max(self.first);
         let skipped = usize::try_from(start - change.at).unwrap_or(usize::MAX);
         let rest = change.messages.get(skipped..).unwrap_or_default();

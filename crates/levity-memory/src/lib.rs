@@ -11,7 +11,8 @@
 //! ```
 //!
 //! - **Stores** keep conversations: [`InMemory`], [`FileMemory`] (a JSON file each), `SqliteMemory` (all in one file). A
-//!   save is whole or not at all, and two writers never interleave.
+//!   save is whole or not at all, and two writers never interleave. [`KeyValueMemory`] makes a store of any database that
+//!   has [four operations](KeyValueStore).
 //! - [`Conversations`] sees to it that runs of one conversation follow one another, and that what nobody uses any more
 //!   goes.
 //! - A [`Window`] says how much of a conversation a model is shown. What it shows fits, is a history that a provider
@@ -33,6 +34,7 @@ mod flaw;
 mod in_memory;
 mod json;
 mod kept;
+mod key_value;
 mod owner;
 #[cfg(feature = "sqlite")]
 mod recall;
@@ -45,6 +47,7 @@ mod words;
 pub use conversations::{Cleaned, Conversations, Open};
 pub use file::{FileMemory, conversation_id_fits};
 pub use in_memory::InMemory;
+pub use key_value::{KeyValueMemory, KeyValueStore, Version, Versioned};
 pub use levity_core::Durability;
 #[cfg(feature = "sqlite")]
 pub use recall::{FactId, Filled, Found, Noted, Recall, RecallContext, RecallSessions, Recalled, Scope};

@@ -8,7 +8,7 @@ const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
 /// The name for an id, without its ending; `None` when the id is too long. Small letters, digits, `-`, `_` and `.`
 /// stand for themselves; all else, such as capitals, is written as the `%xx` of its bytes.
-pub(super) fn escape(id: &str) -> Option<String> {
+pub(crate) fn escape(id: &str) -> Option<String> {
     let mut name = String::with_capacity(id.len());
     if id.is_empty() {
         return Some("%".to_owned());
@@ -35,7 +35,7 @@ fn is_device(id: &str) -> bool {
 }
 
 /// The id that a name stands for, if there is one that has just this name.
-pub(super) fn unescape(name: &str) -> Option<String> {
+pub(crate) fn unescape(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = if name == "%" { &[] } else { name.as_bytes() };
     while let Some((byte, after)) = rest.split_first() {

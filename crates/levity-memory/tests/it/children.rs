@@ -7,8 +7,9 @@ use std::sync::Arc;
 use levity_core::{Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Summary};
 #[cfg(feature = "sqlite")]
 use levity_memory::SqliteMemory;
-use levity_memory::{Conversations, Durability, FileMemory};
+use levity_memory::{Conversations, Durability, FileMemory, KeyValueMemory};
 
+use crate::key_value::Values;
 use crate::world::Real;
 
 const TASK: &str = "LEVITY_MEMORY_TASK";
@@ -20,6 +21,8 @@ pub(crate) enum Kind {
     Files,
     #[cfg(feature = "sqlite")]
     Sqlite,
+    /// A folder of values, which has no crashes of its own.
+    KeyValue,
 }
 
 impl Kind {
@@ -34,6 +37,7 @@ impl Kind {
                 let store = SqliteMemory::new(dir.join("memory.db")).unwrap();
                 Arc::new(store.with_durability(Durability::Buffered))
             }
+            Self::KeyValue => Arc::new(KeyValueMemory::new(Values(dir.join("values")))),
         }
     }
 }
@@ -76,6 +80,7 @@ fn a_child() {
         "Files" => Kind::Files,
         #[cfg(feature = "sqlite")]
         "Sqlite" => Kind::Sqlite,
+        "KeyValue" => Kind::KeyValue,
         other => panic!("no store is called {other}"),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -164,5 +169,9 @@ pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
             let at = end + part;
             open.save(Change::at(at).with_messages([Message::user(text)])).await.unwrap();
         }
+    }
+    // A store may let go in the background, and does so before the process ends.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
     }
 }

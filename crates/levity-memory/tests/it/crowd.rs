@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levity_core::{Change, ConversationId, ConversationQuery, MemoryStore, Message};
-use levity_memory::Conversations;
+use levity_memory::{Conversations, KeyValueMemory};
 use tokio::task::JoinSet;
 
 use crate::children::{BATCH, Kind, batch, race, share, start};
+use crate::key_value::Map;
 use crate::world::Real;
 
 async fn texts(store: &dyn MemoryStore, id: &str) -> Vec<String> {
@@ -59,9 +60,14 @@ async fn processes_share_sqlite() {
     two_processes(Kind::Sqlite).await;
 }
 
-async fn thousand(kind: Kind) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_keys_and_values() {
+    two_processes(Kind::KeyValue).await;
+}
+
+async fn thousand(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
     let dir = tempfile::tempdir().unwrap();
-    let conversations = Conversations::new(kind.open(dir.path())).world(Arc::new(Real));
+    let conversations = Conversations::new(make(dir.path())).world(Arc::new(Real));
     let mut tasks = JoinSet::new();
     for number in 0..1_000 {
         let conversations = conversations.clone();
@@ -81,7 +87,7 @@ async fn thousand(kind: Kind) {
     }
     assert_eq!(open.len(), 1_000, "all of them are open at once");
     drop(open);
-    let store = kind.open(dir.path());
+    let store = make(dir.path());
     let infos = store.list(&ConversationQuery::new()).await.unwrap();
     assert_eq!((infos.len(), infos.iter().all(|info| info.end == 2)), (1_000, true));
     for number in [0, 17, 999] {
@@ -93,13 +99,19 @@ async fn thousand(kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_conversations_in_files() {
-    thousand(Kind::Files).await;
+    thousand(|dir| Kind::Files.open(dir)).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_conversations_in_sqlite() {
-    thousand(Kind::Sqlite).await;
+    thousand(|dir| Kind::Sqlite.open(dir)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_conversations_in_keys_and_values() {
+    let memory = KeyValueMemory::new(Map::default());
+    thousand(|_| Arc::new(memory.clone())).await;
 }
 
 /// A run that is given up while it saves does not come between the next one.
@@ -132,4 +144,9 @@ async fn a_save_to_a_file_that_is_given_up_comes_before_the_next_run() {
 #[tokio::test]
 async fn a_save_to_sqlite_that_is_given_up_comes_before_the_next_run() {
     given_up(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn a_save_to_keys_and_values_that_is_given_up_comes_before_the_next_run() {
+    given_up(Kind::KeyValue).await;
 }

@@ -7,6 +7,7 @@ mod children;
 mod conversations;
 mod crowd;
 mod files;
+mod key_value;
 mod killed;
 #[cfg(feature = "sqlite")]
 mod recall;

@@ -6,7 +6,7 @@ use levity_core::{
     Change, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message, Opaque, Part,
     Role, Summary, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult,
 };
-use levity_memory::{Durability, FileMemory, InMemory};
+use levity_memory::{Durability, FileMemory, InMemory, KeyValueMemory};
 use levity_test::conformance;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -128,6 +128,7 @@ fn all(dir: &std::path::Path) -> Vec<Arc<dyn MemoryStore>> {
         Arc::new(FileMemory::new(dir.join("files")).unwrap()),
         #[cfg(feature = "sqlite")]
         Arc::new(levity_memory::SqliteMemory::new(dir.join("memory.db")).unwrap()),
+        Arc::new(KeyValueMemory::new(crate::key_value::Map::default())),
     ]
 }
 
@@ -243,6 +244,7 @@ proptest! {
                     .unwrap()
                     .with_durability(Durability::Buffered),
             ),
+            Arc::new(KeyValueMemory::new(crate::key_value::racing())),
         ];
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {

@@ -1,0 +1,140 @@
+//! The head of a conversation: the one value by which every change becomes visible.
+
+use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Summary, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::file::name;
+
+const FORMAT: u32 = 1;
+
+/// More messages or saves than any conversation has: counting on from there never overflows.
+const MOST: u64 = 1 << 53;
+
+/// Below this prefix is a head for each conversation.
+pub(super) const HEADS: &str = "conversations/";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) levity_memory: u32,
+    /// Random, and new after each removal: a chunk of another generation is an orphan.
+    pub(super) generation: u64,
+    /// Counts the writes, so that no two heads have the same bytes. A hash of the value will do as its version.
+    pub(super) revision: u64,
+    /// The number of the last save that had messages. The next save writes its chunks under the next number.
+    pub(super) save: u64,
+    /// The position at which the first chunk begins.
+    pub(super) start: u64,
+    /// The position of the first message that was not trimmed, which may be inside the first chunk.
+    pub(super) first: u64,
+    pub(super) end: u64,
+    /// `false` while there is no conversation: it is only held, saved for the first time, or removed.
+    pub(super) exists: bool,
+    pub(super) changed: Timestamp,
+    pub(super) summary: Option<Summary>,
+    pub(super) holder: Option<Holder>,
+}
+
+/// Who holds a conversation, until when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Holder {
+    /// The store that holds it.
+    pub(super) owner: u64,
+    /// This hold of it.
+    pub(super) token: u64,
+    pub(super) until: Timestamp,
+}
+
+impl Head {
+    pub(super) fn new(generation: u64) -> Self {
+        Self {
+            levity_memory: FORMAT,
+            generation,
+            revision: 0,
+            save: 0,
+            start: 0,
+            first: 0,
+            end: 0,
+            exists: false,
+            changed: Timestamp::default(),
+            summary: None,
+            holder: None,
+        }
+    }
+
+    /// Returns the head after a change at the end of the conversation.
+    pub(super) fn after(&self, change: &Change) -> Self {
+        let mut head = self.clone();
+        head.end = change.end();
+        head.save += u64::from(!change.messages.is_empty());
+        head.summary = change.summary.clone().or(head.summary);
+        head.changed = head.changed.max(change.when);
+        head.exists = true;
+        head
+    }
+
+    pub(super) fn upto(&self) -> Option<u64> {
+        self.summary.as_ref().map(|summary| summary.upto)
+    }
+
+    pub(super) fn is_held_by(&self, token: u64) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.token == token)
+    }
+
+    /// Returns whether nobody needs the head any more.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        !self.exists && self.holder.as_ref().is_none_or(|holder| holder.until <= now)
+    }
+
+    /// The bytes of the next revision.
+    pub(super) fn write(&self, id: &ConversationId, max_bytes: usize) -> Result<Vec<u8>, MemoryError> {
+        let refused = |why: &str| {
+            MemoryError::new(MemoryErrorKind::Refused, format!("the summary of conversation `{id}` {why}"))
+        };
+        let bytes = serde_json::to_vec(&Self { revision: self.revision + 1, ..self.clone() })
+            .map_err(|error| refused("cannot be written as JSON").with_source(error))?;
+        if bytes.len() > max_bytes {
+            return Err(refused(&format!("is too long for values of {max_bytes} bytes")));
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn read(id: &ConversationId, key: &str, bytes: &[u8]) -> Result<Self, MemoryError> {
+        #[derive(Deserialize)]
+        struct Format {
+            levity_memory: u32,
+        }
+        let format = serde_json::from_slice::<Format>(bytes).map_or(FORMAT, |head| head.levity_memory);
+        if format > FORMAT {
+            let message = format!(
+                "conversation `{id}` has format {format} at key `{key}`, which a newer version wrote; it was left as it is"
+            );
+            return Err(MemoryError::new(MemoryErrorKind::Version, message));
+        }
+        let head: Self = serde_json::from_slice(bytes)
+            .map_err(|error| damaged(id, key, &format!("byte {} is not as it should be", error.column())))?;
+        let ordered = head.start <= head.first && head.first <= head.end;
+        if !ordered
+            || head.end.max(head.save).max(head.revision) > MOST
+            || head.upto().is_some_and(|upto| upto > head.end)
+        {
+            return Err(damaged(id, key, "its positions contradict each other"));
+        }
+        Ok(head)
+    }
+}
+
+pub(super) fn damaged(id: &ConversationId, key: &str, what: &str) -> MemoryError {
+    MemoryError::damaged(id, &format!("key `{key}`: {what}"))
+}
+
+/// Returns the id as part of a key: no two ids have the same, and there is no `/` in it.
+pub(super) fn name(id: &ConversationId) -> Result<String, MemoryError> {
+    name::escape(id.as_str()).ok_or_else(|| {
+        let message = format!("the id `{id}` is too long for a key");
+        MemoryError::new(MemoryErrorKind::Refused, message)
+    })
+}
+
+pub(super) fn key(id: &ConversationId) -> Result<String, MemoryError> {
+    Ok(format!("{HEADS}{}", name(id)?))
+}
