@@ -28,8 +28,7 @@ impl Recall {
     /// ```
     /// # use levity_core::Toolbox;
     /// # use levity_memory::{Recall, Scope};
-    /// # use levity_test::ManualWorld;
-    /// # let recall = Recall::in_memory()?.with_world(Arc::new(std::sync::Arc::new(ManualWorld::new())));
+    /// # let recall = Recall::in_memory()?;
     /// let tools = recall.tools([Scope::user("u-17"), Scope::project("harbour")]).into_tools();
     /// let names: Vec<_> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     /// assert_eq!(names, ["remember", "recall", "forget"]);

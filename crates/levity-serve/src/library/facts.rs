@@ -10,10 +10,7 @@ use super::{Document, Hit, Library, LibraryError};
 /// What is remembered for some users, projects and sessions, as a library.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use levity_memory::{Recall, Scope};
-/// use levity_runtime::SystemWorld;
 /// use levity_serve::{Library, RecallLibrary};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
