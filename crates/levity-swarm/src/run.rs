@@ -15,6 +15,7 @@ use crate::pattern::Kind;
 use crate::plan::{Delegation, Known, check};
 use crate::rules::Start;
 use crate::swarm::Swarm;
+use crate::worker::Scope;
 
 /// The input of a swarm's run: the goal, and what belongs to it.
 ///
@@ -104,7 +105,7 @@ impl Runnable for Swarm {
     }
 
     fn keeps_conversations(&self) -> bool {
-        true
+        self.inner.rules.cards.values().any(|card| matches!(card.scope, Scope::Conversation))
     }
 
     fn conversation(input: &mut SwarmInput) -> Option<&mut Option<ConversationId>> {

@@ -49,7 +49,7 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
         Err(Error::Parked { run, .. }) => {
             let id = crate::terminal::shell(run.as_str());
             let text = format!(
-                "run {run} waits; `levity plan --resume {id}` with the same `--sessions` asks what it asks"
+                "run {run} waits; `levity plan --resume {id}` with the same `--sessions`, or `levity runs resume {id}` with its `--journal`, goes on"
             );
             complain(&text, WAITS)
         }

@@ -1,19 +1,20 @@
 //! Going on with runs, whatever kind they are of.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use levity::core::{Event, Record};
+use levity::core::{Entry, Event, Record, RunId, World as _};
 use levity::dag::{Sessions, Team, View};
 use levity::prelude::*;
-use levity::runtime::{Run, Runnable, replay_run};
+use levity::runtime::{Run, Runnable, replay, replay_run};
 use levity::swarm::Swarm;
 
 use super::{Done, Driven};
 use crate::follow::{follow, go_on};
 use crate::kind::Kind;
 use crate::mcp::Offered;
-use crate::terminal::{chain, say, say_json};
+use crate::terminal::{chain, complain, say, say_json};
 use crate::{plan, swarm};
 
 /// How an old run goes on.
@@ -34,7 +35,11 @@ impl Way {
                 let count = usize::try_from(*after).ok().and_then(|after| after.checked_add(1));
                 count.and_then(|count| records.get(..count)).unwrap_or_default()
             }
-            _ => records,
+            Self::Fork { after: None, .. } => match records.split_last() {
+                Some((last, before)) if matches!(last.entry, Entry::Ended(_)) => before,
+                _ => records,
+            },
+            Self::Resume => records,
         }
     }
 }
@@ -45,8 +50,13 @@ pub(super) async fn resume(args: Driven) -> Done {
 
 impl Driven {
     async fn go_on(self, way: &Way) -> Done {
+        let (_, records) = self.one.records().await?;
+        let kind = Kind::of(&self.one.id(), &records)?;
+        // Before anything is trusted.
+        if let Err(problem) = self.several.check(kind, &self.agent.made) {
+            return Ok(complain(&problem, 2));
+        }
         let (journal, records) = self.one.own_records(self.trust).await?;
-        let kind = self.kind(&records)?;
         let runtime = Runtime::new().with_journal(journal);
         match kind {
             Kind::Agent => self.agent(runtime, way, &records).await,
@@ -59,13 +69,6 @@ impl Driven {
                 offered.end(self.drive_swarm(&swarm, way, &records).await).await
             }
         }
-    }
-
-    /// The kind of the run; options that change nothing about it are refused.
-    fn kind(&self, records: &[Record]) -> Result<Kind, String> {
-        let kind = Kind::of(&self.one.id(), records)?;
-        self.several.check(kind, &self.agent.made)?;
-        Ok(kind)
     }
 
     /// The run as it goes on, before it is started.
@@ -93,6 +96,18 @@ impl Driven {
         Ok(offered.end(follow(run, &self.agent, true).await).await)
     }
 
+    /// The id of the run as it goes on.
+    fn new_id(&self, team: &Team, way: &Way) -> RunId {
+        match way {
+            Way::Resume => self.one.id(),
+            Way::Fork { id: Some(id), .. } => RunId::new(id.as_str()),
+            Way::Fork { id: None, .. } => {
+                let world = team.runtime().world();
+                RunId::new(format!("{:016x}{:016x}", world.random(), world.random()))
+            }
+        }
+    }
+
     /// The team of the run; it keeps the session that is beside the journal, if there is one.
     async fn team(&self, runtime: Runtime) -> Result<(Team, Offered), String> {
         let sessions = self.sessions().await;
@@ -100,7 +115,8 @@ impl Driven {
     }
 
     async fn sessions(&self) -> Option<Sessions> {
-        let sessions = plan::sessions(self.one.place.journal.parent()?);
+        let folder = self.one.place.journal.parent()?;
+        let sessions = plan::sessions(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
         sessions.find(self.one.id().as_str()).await.is_ok().then_some(sessions)
     }
 
@@ -110,13 +126,17 @@ impl Driven {
             (_, true) => plan::ViewKind::None,
             _ => plan::ViewKind::Auto,
         };
-        let mut view = View::new();
-        if let Way::Resume = way {
-            view = View::of_run(self.one.id());
-            self.history(team).await?.iter().for_each(|event| view.apply(event));
+        let (run, old) = (self.new_id(team, way), self.one.id());
+        let restore = |kind: &_, state: &_| team.inspect(kind, state);
+        let replayed = replay(&old, way.known(records), restore).map_err(|error| chain(&error))?;
+        let mut view = View::of_run(run.clone());
+        for Event { seq, at, kind, .. } in replayed.events {
+            view.apply(&Event::new(run.clone(), seq, at, kind));
         }
         let told = plan::Told::new(view, kind, self.agent.made.common.logs.open()?, self.agent.park);
-        let run = self.run(team, way).on_event(told.watcher()).start();
+        let going_on = self.run(team, way);
+        let going_on = if let Way::Resume = way { going_on } else { going_on.id(run) };
+        let run = going_on.on_event(told.watcher()).start();
         go_on(&run, way.known(records)).await;
         Ok(plan::show(run, told, team.runtime(), kind).await)
     }
@@ -163,8 +183,12 @@ impl Replay {
         let json = std::mem::take(&mut driven.agent.json);
         driven.agent.quiet = true;
         let (journal, records) = driven.one.records().await?;
+        let kind = Kind::of(&driven.one.id(), &records)?;
+        if let Err(problem) = driven.several.check(kind, &driven.agent.made) {
+            return Ok(complain(&problem, 2));
+        }
         let runtime = Runtime::new().with_journal(journal);
-        let events = match driven.kind(&records)? {
+        let events = match kind {
             Kind::Agent => {
                 let (agent, offered) = driven.agent.build(runtime).await?;
                 let replayed = offered.end(agent.replay(&driven.one.id()).await).await;

@@ -116,7 +116,7 @@ fn failed(error: &Error, interrupted: bool) -> ExitCode {
     match error {
         Error::Parked { run, .. } => {
             let text = format!(
-                "run {run} waits; `levity runs show {id}` says for what, `--resume {id}` goes on",
+                "run {run} waits; `levity runs show {id}` says for what, and `levity runs resume {id}` goes on, both with its `--journal`",
                 id = crate::terminal::shell(run.as_str())
             );
             complain(&text, WAITS)

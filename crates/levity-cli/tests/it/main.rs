@@ -278,7 +278,7 @@ fn runs_of_a_swarm_are_resumed_replayed_and_forked_like_those_of_an_agent() {
             "`levity runs resume` goes on with run monday",
         );
         let refused = [&resume[..], &["--memory", "somewhere"]].concat();
-        check(&place.levity(&refused), 1, "`--memory` changes nothing about a swarm; leave it out");
+        check(&place.levity(&refused), 2, "`--memory` changes nothing about a swarm; leave it out");
         let output = in_time(&place, &resume);
         check(&output, 0, "swarm › researcher › now: gives ");
         check(&output, 0, "3 of 3 done");
@@ -298,7 +298,7 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
     let place = Place::new("team-runs");
     let (sessions, journal) = (place.0.to_str().unwrap(), place.0.join("journal"));
     let plan = ["plan", "Compare two coasts", "--sessions", sessions, "--ask-plan", "--park"];
-    check(&levity(&plan), 3, "with the same `--sessions`");
+    check(&levity(&plan), 3, "with its `--journal`, goes on");
     let runs = |args: &[&str]| {
         let mut command = command(&["runs"]);
         command.args(args).arg("--journal").arg(&journal);
@@ -306,8 +306,8 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
     };
     let listed = text(&runs(&["list", "--state", "waiting"]));
     let id = listed.split_whitespace().nth(1).unwrap();
-    check(&runs(&["resume", id, "--ask-plan", "--park"]), 3, "with the same `--sessions`");
-    check(&runs(&["resume", id, "--worker", "coder"]), 1, "`--worker` changes nothing about a team");
+    check(&runs(&["resume", id, "--ask-plan", "--park"]), 3, "with its `--journal`, goes on");
+    check(&runs(&["resume", id, "--worker", "coder"]), 2, "`--worker` changes nothing about a team");
     // Only the machine knows the plan that it asks about.
     check(&runs(&["approve", id]), 1, "`levity runs resume` shows it at a terminal");
     let resume = ["runs", "resume", id, "--ask-plan", "--journal", journal.to_str().unwrap()];
@@ -321,7 +321,9 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
     check(&runs(&["resume", id, "--ask-plan", "-q"]), 0, "A scripted stand-in cannot know.");
     check(&runs(&["replay", id, "--ask-plan"]), 0, "records give the same");
-    check(&runs(&["fork", id, "--id", "tuesday"]), 0, "A scripted stand-in cannot know.");
+    let fork = runs(&["fork", id, "--id", "tuesday"]);
+    check(&fork, 0, "A scripted stand-in cannot know.");
+    check(&fork, 0, "first ✓ Retriever");
     // The sessions beside the journal know of both.
     for run in [id, "tuesday"] {
         check(&levity(&["sessions", "show", run, "--sessions", sessions]), 0, "Thinker");
@@ -337,7 +339,7 @@ fn options_that_change_nothing_about_a_run_are_refused() {
         (["--max-parallel", "3"], "`--max-parallel` changes nothing about an agent"),
         (["--agents", "team"], "`--agents` changes nothing about an agent"),
     ] {
-        check(&place.levity(&[&["runs", "resume", "monday"][..], &option].concat()), 1, words);
+        check(&place.levity(&[&["runs", "resume", "monday"][..], &option].concat()), 2, words);
     }
 }
 

@@ -61,6 +61,8 @@ async fn team_and_swarm_answer_queries() {
         let answer = value(&servers, "query", json!({"prompt": "Compare two coasts"})).await;
         assert!(answer["answer"].as_str().unwrap().contains("scripted stand-in"), "{answer}");
         assert!(answer["statistics"]["model_calls"].as_u64().unwrap() > 2, "{answer}");
+        // Their agents remember nothing, so no session is promised.
+        assert!(answer["session_id"].is_null(), "{answer}");
         servers.stop().await;
     }
 }

@@ -134,7 +134,10 @@ impl Guarded {
         let (slot, mut quiet) = (call.slot.clone(), cx.clone());
         quiet.live = Live::default();
         Outcome::Model(match self.inner.execute(Effect::Model(call), quiet).await {
-            Outcome::Model(Ok(response)) => Ok(self.screen.look_at_reply(response, &slot, &cx).await),
+            Outcome::Model(Ok(response)) => {
+                let with_calls = self.calls != Calls::WhenMade;
+                Ok(self.screen.look_at_reply(response, with_calls, &slot, &cx).await)
+            }
             Outcome::Model(Err(error)) => Err(self.screen.look_at_error(error, &slot, &cx).await),
             outcome => return outcome,
         })

@@ -70,10 +70,11 @@ impl Screen {
         self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
     }
 
-    /// What the guards make of a reply: first of what is said in it, then of each call.
+    /// What the guards make of a reply: first of what is said in it, then of each call, unless calls are looked at when they are made.
     pub(crate) async fn look_at_reply(
         &self,
         mut response: Response,
+        with_calls: bool,
         slot: &Arc<str>,
         cx: &EffectCx,
     ) -> Response {
@@ -93,7 +94,8 @@ impl Screen {
                 }
             }
         }
-        for at in 0..response.message.parts.len() {
+        let parts = if with_calls { response.message.parts.len() } else { 0 };
+        for at in 0..parts {
             // Guards that never wait would otherwise keep the thread for as long as the reply has calls.
             if at % 64 == 63 {
                 tokio::task::yield_now().await;

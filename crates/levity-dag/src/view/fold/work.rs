@@ -118,6 +118,9 @@ impl View {
             view.status = StepStatus::Waiting;
             view.activity = Activity::Asks(one_line(&ask.reason, SHORT).into());
             keep(&mut view.asks, ask);
+        } else {
+            // A view that began later than the run does not know the step, and somebody waits all the same.
+            keep(&mut self.asks, ask);
         }
         self.note(at, Some(step), &format!("asks: {}", ask.reason));
     }

@@ -2,8 +2,8 @@
 
 use levity_core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor, Input, Limits,
-    Machine, MachineKind, ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request, Response, Status,
-    Step, ToolCall, ToolError, ToolResult, ToolRun,
+    Machine, MachineKind, ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request, Response, Role,
+    Status, Step, ToolCall, ToolError, ToolResult, ToolRun,
 };
 use levity_loop::Guarded;
 use levity_runtime::Job;
@@ -108,7 +108,9 @@ impl Executor for Own {
         match effect {
             Effect::Model(_) => {
                 cx.live.send(EventKind::Delta { effect: cx.effect, delta: Delta::Text("hush".into()) });
-                Outcome::Model(Ok(Response::new(Message::assistant("hush model"))))
+                // The call is looked at when it is made, and left as it is here.
+                let parts = [Part::text("hush model"), Part::ToolCall(call())];
+                Outcome::Model(Ok(Response::new(Message::new(Role::Assistant, parts))))
             }
             Effect::Tool(run) => {
                 self.0.lock().unwrap().push(run.call.args.to_string());
