@@ -72,6 +72,8 @@ impl Executor for PythonExecutor {
 
     fn inspect(&self) -> Inspection {
         let interpreter = format!("interpreter of `{}`", self.name);
-        Inspection::new().with_setup(vec![(interpreter, Digest::of(&monty_types::MONTY_VERSION))])
+        let setup = vec![(interpreter, Digest::of(&monty_types::MONTY_VERSION))];
+        // Whoever screens what people say to the caller's run screens what they say to this one.
+        self.caller.inspect().with_setup(setup)
     }
 }

@@ -1,7 +1,12 @@
 //! Code that calls tools, through an agent.
 
-use levity_core::{Decision, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
+use levity_core::{
+    Decision, EventKind, Hints, Journal as _, RunQuery, Secrets, Tool, ToolCx, ToolError, ToolOutput,
+    ToolSpec,
+};
+use levity_loop::SecretGuard;
 use levity_python::{Limits, RunPython};
+use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::RecordingTool;
 use levity_tools::{Policy, Registry, Rule};
 use serde_json::{Value, json};
@@ -167,6 +172,30 @@ async fn policy_holds_for_calls_from_code() {
     let (_, value, text) = told(&denied.run("go").await.unwrap());
     assert!(value["output"].as_str().unwrap().contains("too dear"), "{text}");
     assert!(tool.calls().is_empty());
+}
+
+/// What people say to the run of a program is screened by the guards of the agent, before it is written down.
+#[tokio::test]
+async fn words_to_a_program_are_screened_before_they_are_written() {
+    let (tool, journal) = (add_one().with_hints(Hints::new().destructive()), MemoryJournal::new());
+    let code = "try:\n    add_one(1)\nexcept RuntimeError as e:\n    print(e)\n";
+    let guard = SecretGuard::new().secrets(Secrets::new().known("hunter22-hunter22"));
+    let agent = agent(json!({"code": code}), program(&tool)).tool(tool).guard(guard);
+    let agent = agent.runtime(Runtime::new().with_journal(journal.clone())).build().unwrap();
+    let mut run = agent.run("go").id("r").start();
+    let mut events = run.events();
+    while let Some(event) = events.next().await {
+        if let EventKind::Asked(ask) = &event.kind {
+            run.deny(ask, "no, the password is hunter22-hunter22").await.unwrap();
+        }
+    }
+    run.await.unwrap();
+    let mut kept = String::new();
+    for run in journal.list(&RunQuery::new()).await.unwrap() {
+        kept += &serde_json::to_string(&journal.read(&run.run).await.unwrap()).unwrap();
+    }
+    assert!(kept.contains("no, the password is"), "{kept}");
+    assert!(!kept.contains("hunter22-hunter22"), "{kept}");
 }
 
 #[tokio::test]
