@@ -43,7 +43,7 @@ pub(crate) struct AgentArgs {
 /// What the agent is made of.
 #[derive(Args)]
 pub(crate) struct Made {
-    /// What the model is told before everything else [default: Be brief.].
+    /// Instructions for the model, before everything else [default: Be brief.].
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
     /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
@@ -53,7 +53,7 @@ pub(crate) struct Made {
     pub(crate) common: Common,
 }
 
-/// What agents are made of, whether one works alone or several work in a team or a swarm.
+/// The parts of agents, whether one works alone or several work in a team or a swarm.
 #[derive(Args)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct Common {
     /// Ask before this tool is called, whoever calls it; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     pub(crate) ask: Vec<String>,
-    /// How many turns an agent may take for its task; the last one has no tools [default: 10; in a team 15; in a swarm 20, its
+    /// The most turns an agent may take for its task; the last one has no tools [default: 10; in a team 15; in a swarm 20, its
     /// coder 40].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_turns: Option<u64>,

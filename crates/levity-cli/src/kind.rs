@@ -12,7 +12,7 @@ use crate::mcp::Offered;
 use crate::plan::TeamShape;
 use crate::swarm::SwarmShape;
 
-/// What works on a goal.
+/// A kind of run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// One agent.
@@ -52,7 +52,7 @@ impl Kind {
 /// Options of teams and swarms.
 #[derive(Args)]
 pub(crate) struct Several {
-    /// How many agents of a team or a swarm may work at a time [default: 16].
+    /// The most agents of a team or a swarm that work at a time [default: 16].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_parallel: Option<usize>,
     #[command(flatten)]

@@ -36,7 +36,7 @@ const OPTIONS: [&str; 20] = [
 /// Variables that name such files by their absolute paths.
 const VARIABLES: [&str; 3] = ["LEVITY_MCP_SERVERS", "MCP_SERVERS_CONFIG", "LEVITY_MODELS"];
 
-/// What stands before and behind the name of such a file in the names of files beside it, as globs: those of databases, tasks of a
+/// Globs before and behind the name of such a file, for the names of files beside it: those of databases, tasks of a
 /// journal, an older log, and files that are written before they take the place of another, or hold its locks.
 const BESIDE: [(&str, &str); 10] = [
     ("", ""),

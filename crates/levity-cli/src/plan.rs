@@ -66,7 +66,7 @@ pub(crate) struct PlanArgs {
     redo: Vec<String>,
     #[command(flatten)]
     shape: TeamShape,
-    /// How many steps may run at a time [default: 16].
+    /// The most steps that run at a time [default: 16].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_parallel: Option<usize>,
     #[command(flatten)]

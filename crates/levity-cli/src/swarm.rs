@@ -41,7 +41,7 @@ pub(crate) struct SwarmArgs {
     plan: Option<PathBuf>,
     #[command(flatten)]
     shape: SwarmShape,
-    /// How many may work at a time [default: 16].
+    /// The most workers that work at a time [default: 16].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_parallel: Option<usize>,
     /// Keep the run in this folder or SQLite file (`*.db`).
@@ -71,13 +71,13 @@ pub(crate) struct SwarmArgs {
     quiet: bool,
 }
 
-/// What a swarm is made of.
+/// The options of a swarm.
 #[derive(Args)]
 pub(crate) struct SwarmShape {
     /// Take only this worker of a swarm; may be given more than once.
     #[arg(long = "worker", value_enum, value_name = "NAME", help_heading = "Teams and swarms")]
     workers: Vec<Name>,
-    /// How many delegations the plan of a swarm's router may have [default: 32].
+    /// The most delegations in the plan of a swarm's router [default: 32].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_delegations: Option<usize>,
     /// Let the workers of a swarm leave messages for each other.

@@ -86,7 +86,7 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
     }
 }
 
-/// What is known of an executor without an effect.
+/// A description of an executor.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -137,11 +137,11 @@ impl fmt::Debug for Inspection {
     }
 }
 
-/// What an executor is told about the effect it prepares.
+/// The circumstances in which an executor prepares an effect.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PrepareCx {
-    /// Whether money or tokens are limited. Then [`Prepared::cost`] is wanted for a call of a model; without it, the call is
+    /// True if money or tokens are limited. Then [`Prepared::cost`] is wanted for a call of a model; without it, the call is
     /// refused.
     pub cost: bool,
 }
@@ -174,7 +174,7 @@ pub struct Prepared {
     pub inputs: Vec<(String, Digest)>,
     /// The most that a call of a model can take; only wanted where [`PrepareCx::cost`] says so.
     pub cost: Option<Box<CostBound>>,
-    /// Whether somebody here answers the question, if it is one. Otherwise it waits for the host's command.
+    /// True if the effect is a question that somebody here answers. Otherwise it waits for the host's command.
     pub answered: bool,
 }
 

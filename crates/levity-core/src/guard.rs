@@ -279,7 +279,7 @@ pub trait Screener: Send + Sync {
     async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending;
 }
 
-/// What became of something that a [`Screener`] has looked at.
+/// The verdict of a [`Screener`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Screened<T> {

@@ -13,7 +13,7 @@ use crate::machine::Play;
 use crate::router::{Routed, Router};
 use crate::rules::{Rules, Start};
 
-/// How the workers of a swarm work together: a [`Router`], a [`Handoff`], a [`Debate`], a [`Blackboard`] or a [`Coordinator`] of
+/// The way in which the workers of a swarm work together: a [`Router`], a [`Handoff`], a [`Debate`], a [`Blackboard`] or a [`Coordinator`] of
 /// your own.
 #[derive(Clone)]
 pub struct Pattern(pub(crate) Kind);

@@ -107,7 +107,7 @@ pub fn warning_of(file: &Path) -> Option<String> {
     is_open(file).then(|| told(file, file))
 }
 
-/// Whether other users can read a file, and reach it.
+/// Returns whether other users can read a file, and reach it.
 #[cfg(unix)]
 fn is_open(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
@@ -127,7 +127,7 @@ fn told(open: &Path, place: &Path) -> String {
     )
 }
 
-/// Whether a file is still the one that its path leads to.
+/// Returns whether a file is still the one that its path leads to.
 #[cfg(unix)]
 pub fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

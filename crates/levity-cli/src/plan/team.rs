@@ -17,13 +17,13 @@ use crate::agent::Common;
 use crate::mcp::Offered;
 use crate::terminal::{chain, note};
 
-/// What a team is made of.
+/// The options of a team.
 #[derive(Args)]
 pub(crate) struct TeamShape {
     /// The folder of a team's agents (`agent_config.yaml` and prompts), on top of those that are built in.
     #[arg(long, value_name = "DIR", help_heading = "Teams and swarms")]
     agents: Option<PathBuf>,
-    /// How many times the plan of a team may be changed when steps fail [default: 3].
+    /// The most changes to the plan of a team when steps fail [default: 3].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
     max_replans: Option<u32>,
     /// Ask before the plan of a team, or a change of it, is carried out.

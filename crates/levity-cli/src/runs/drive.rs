@@ -17,7 +17,7 @@ use crate::mcp::Offered;
 use crate::terminal::{chain, complain, say, say_json};
 use crate::{plan, swarm};
 
-/// How an old run goes on.
+/// A way to continue an old run.
 enum Way {
     Resume,
     /// As a new run, from a record of the old one.

@@ -53,7 +53,7 @@ pub(crate) struct Http {
     tool_routes: bool,
     #[command(flatten)]
     reach: Reach,
-    /// What works on the goals of clients.
+    /// The kind of run that works on the goals of clients.
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Agent)]
     offer: Kind,
     #[command(flatten)]
@@ -89,7 +89,7 @@ impl Http {
         Ok((Runtime::new().with_journal(journal), Some(marks)))
     }
 
-    /// What works on goals, the tools that are offered by themselves, and the MCP servers that run beside it.
+    /// The runs for clients, the tools that are offered by themselves, and the MCP servers beside them.
     async fn runs(&self, runtime: Runtime) -> Result<(Runs, Option<Dispatcher>, Offered), String> {
         match self.offer {
             Kind::Agent => {

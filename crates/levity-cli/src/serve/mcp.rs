@@ -63,7 +63,7 @@ pub(crate) struct ServeMcp {
     trust: Trust,
     #[command(flatten)]
     reach: Reach,
-    /// What works on the queries of clients.
+    /// The kind of run that works on the queries of clients.
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Kind::Agent)]
     offer: Kind,
     #[command(flatten)]

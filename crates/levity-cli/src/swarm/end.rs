@@ -18,7 +18,7 @@ const PARTIAL: u8 = 4;
 /// It was left by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// How the answer is printed.
+/// The form in which the answer is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Printed {
     /// Its text.
@@ -29,12 +29,12 @@ pub(crate) enum Printed {
     Nothing,
 }
 
-/// What is shown of a run that has ended, and kept.
+/// The output and the files of a run that has ended.
 pub(crate) struct Shown<'a> {
     pub(crate) answer: Printed,
     /// Nothing is said beside the answer.
     pub(crate) quiet: bool,
-    /// Whether the run is in a journal.
+    /// True if the run is in a journal.
     pub(crate) kept: bool,
     /// The file for all that was said.
     pub(crate) bus: Option<&'a Path>,

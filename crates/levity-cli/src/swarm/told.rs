@@ -32,7 +32,7 @@ struct State {
     held: Vec<String>,
 }
 
-/// What is printed of each event.
+/// The form in which events are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lines {
     /// A line for those that matter, on the standard error.

@@ -70,7 +70,7 @@ impl Screen {
         self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
     }
 
-    /// What the guards make of a reply: first of what is said in it, then of each call, unless calls are looked at when they are made.
+    /// Has the guards look at a reply: first at its text, then at each call, unless calls are looked at when they are made.
     pub(crate) async fn look_at_reply(
         &self,
         mut response: Response,

@@ -174,7 +174,7 @@ async fn policy_holds_for_calls_from_code() {
     assert!(tool.calls().is_empty());
 }
 
-/// What people say to the run of a program is screened by the guards of the agent, before it is written down.
+/// The guards of the agent screen words to the run of its program, before they are written down.
 #[tokio::test]
 async fn words_to_a_program_are_screened_before_they_are_written() {
     let (tool, journal) = (add_one().with_hints(Hints::new().destructive()), MemoryJournal::new());

@@ -212,7 +212,7 @@ async fn guarded_executor_around_a_guarded_one_has_both_look() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_a_run_of_a_guarded_executor_is_screened() {
+async fn guarded_executor_screens_messages_to_its_run() {
     /// Takes what it is told, and ends by it.
     #[derive(Debug, Default)]
     struct Listens(Option<Ending>);
