@@ -5,39 +5,31 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
-    Approver, Ask, CancelToken, Command, ControlError, Decision, Digest, Divergence, Effect, EffectClass,
-    EffectCx, EffectId, EffectKind, EffectNote, Entry, Event, EventKind, Executor, Intervention, Limit,
-    Limits, Live, LiveSink, Machine, OpenRun, Opened, Outcome, Permit, Post, Record, Resolution, RunId,
-    RunLog, RuntimeError, Spent, Timestamp, Values, World,
+    Approver, Ask, CancelToken, Command, ControlError, Digest, Divergence, Effect, EffectCx, EffectId, Event,
+    EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Outcome, Post, RunId, RunLog,
+    RuntimeError, Timestamp, Values, World,
 };
-use serde_json::Value;
+use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes, setup_of};
 use tokio::sync::oneshot;
 
 use crate::control::{Line, Order};
 use crate::events::Hub;
-use crate::fork::Fork;
-use crate::meter::{Meter, Reservation};
-use crate::replay::{changes, setup_of};
 use crate::runtime::{LaterRestore, Shared};
-use crate::state::{ById, State};
 use crate::trace::{Above, Trace};
 
 mod audit;
-mod budget;
+mod below;
 mod child;
-mod lost;
+mod host;
 mod orders;
 mod park;
-mod prepare;
 pub(crate) mod screen;
 mod under_way;
 
 pub(crate) use audit::Audit;
+use host::Preparing;
 use park::{Next, Resting};
 use under_way::UnderWay;
-
-/// How much the host may say before the model is called again.
-pub(crate) const MAX_SAID: usize = 256;
 
 /// How many effects are begun, or taken in, before the run looks whether it is to stop.
 const BATCH: usize = 256;
@@ -53,62 +45,30 @@ const SLICE: Duration = Duration::from_millis(5);
 /// Whatever a model asks for, orders and limits are seen soon: the driver works in slices of at most [`BATCH`] effects
 /// and about [`SLICE`], and lets others have the thread in between.
 pub(crate) struct Driver<M> {
-    state: State<M>,
+    core: RunDriver<M>,
     around: Around,
     line: Option<Line>,
     effects: UnderWay<Performed>,
     children: UnderWay<Performed>,
-    questions: ById<Question>,
-    lookups: ById<Lookup>,
-    preparing: prepare::Preparing,
+    /// Withdraws questions about effects from those who were asked.
+    asked: Vec<(EffectId, AbortHandle)>,
+    preparing: Preparing,
     screening: screen::Screening,
     resting: Resting,
     end_children: CancelToken,
     deadline: Option<BoxFuture<'static, ()>>,
-    /// What was folded in and is not written down yet, and what is to be told once it is.
-    staged: Vec<Record>,
-    told: Vec<Event>,
     acks: Vec<Ack>,
-    /// Whether effects may begin that were left for the next slice.
-    more: bool,
     slice: Slice,
     /// How the run is looked over at its end.
     audit: Option<Audit<M>>,
-    budget: budget::Budget,
     trace: Trace,
     /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
     log: Box<dyn RunLog>,
 }
 
-/// An effect that was performed, and what came of it. An error is not the effect's: the run cannot be driven
-/// on.
-type Performed = (EffectId, Result<Came, RuntimeError>);
-
-/// What came of performing an effect.
-enum Came {
-    /// It has an outcome; a child says what it has used.
-    Finished(Outcome, Option<Spent>),
-    /// Somebody in this process has decided, and guards may have stepped in on that.
-    Decided(Outcome, Vec<Intervention>),
-    /// Nobody wants to know any more.
-    Withdrawn,
-    /// Somebody says what came of it in an earlier process.
-    Resolved(Resolution),
-}
-
-/// A question that nobody has answered yet.
-struct Question {
-    ask: Ask,
-    /// Withdraws it from the approver, if there is one.
-    approver: Option<AbortHandle>,
-}
-
-/// A look for what came of an effect in an earlier process.
-struct Lookup {
-    effect: Effect,
-    /// Withdraws the question.
-    stop: AbortHandle,
-}
+/// An effect that was performed, and what came of it; `None` when nobody wants to know any more. An error is not the
+/// effect's: the run cannot be driven on.
+type Performed = (EffectId, Result<Option<EffectResult>, RuntimeError>);
 
 /// What a run is driven with.
 pub(crate) struct Around {
@@ -126,7 +86,7 @@ pub(crate) struct Around {
     /// Whether the runs below it are looked over at their ends.
     pub(crate) audit: bool,
     /// What earlier processes have used.
-    pub(crate) before: budget::Before,
+    pub(crate) before: below::Before,
     /// Where a child says that it does nothing but wait, and which child it is.
     pub(crate) rests: Option<(Resting, EffectId)>,
     /// What the agent is called, for those who trace.
@@ -191,15 +151,15 @@ impl<M: Machine + 'static> Driver<M> {
         around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let mut state = State::new(run, machine);
+        let mut core = RunDriver::new(run, machine, around.settings(line.is_some()));
         let OpenRun { records, log, .. } = open;
-        around.count(&state.run, &records);
+        around.count(core.run(), &records);
         let setup = setup_of(&records);
         let folded = match fork {
-            Some(fork) => fork.fold(&mut state, records, &*around.executor),
-            None => records.into_iter().try_for_each(|record| state.apply(record, None)).map(|()| Vec::new()),
+            Some(fork) => core.fold_fork(*fork, records),
+            None => records.into_iter().try_for_each(|record| core.fold(record)),
         };
-        Self::of(state, folded, &setup, log, around, line)
+        Self::of(core, folded, &setup, log, around, line)
     }
 
     /// The same for a run with many records: others have the thread in between.
@@ -210,64 +170,55 @@ impl<M: Machine + 'static> Driver<M> {
         around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let mut state = State::new(run, machine);
+        let mut core = RunDriver::new(run, machine, around.settings(line.is_some()));
         let OpenRun { records, log, .. } = open;
-        around.count(&state.run, &records);
+        around.count(core.run(), &records);
         let setup = setup_of(&records);
-        let mut folded = Ok(Vec::new());
+        let mut folded = Ok(());
         for (number, record) in (1..).zip(records) {
-            if let Err(divergence) = state.apply(record, None) {
-                folded = Err(divergence);
+            folded = core.fold(record);
+            if folded.is_err() {
                 break;
             }
             if number % AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }
         }
-        Self::of(state, folded, &setup, log, around, line)
+        Self::of(core, folded, &setup, log, around, line)
     }
 
     /// The driver of a run whose records were folded in.
     fn of(
-        mut state: State<M>,
-        folded: Result<Vec<Record>, Divergence>,
+        mut core: RunDriver<M>,
+        folded: Result<(), Divergence>,
         setup: &[(String, Digest)],
         log: Box<dyn RunLog>,
         mut around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        // What a fork begins with is written when it begins.
-        let staged = match folded {
-            Ok(staged) => staged,
-            Err(divergence) => {
-                let divergence = divergence.since(&changes(setup, &around.executor.inspect().setup));
-                return Err((state.machine, divergence.into()));
-            }
-        };
-        state.take_over();
+        if let Err(divergence) = folded {
+            let divergence = divergence.since(&changes(setup, &around.executor.inspect().setup));
+            return Err((core.into_machine(), divergence.into()));
+        }
+        core.take_over();
         let (above, name) = (std::mem::take(&mut around.above), around.name.as_deref());
-        let trace = Trace::run(&state.run, &state.machine, name, state.seq > 0, above);
+        let trace = Trace::run(core.run(), core.machine(), name, core.seq() > 0, above);
         Ok(Box::new(Self {
-            state,
-            staged,
-            told: Vec::new(),
+            core,
             acks: Vec::new(),
-            more: false,
             slice: Slice::default(),
             log,
             around,
             line,
             effects: UnderWay::new(),
             children: UnderWay::new(),
-            questions: ById::default(),
-            lookups: ById::default(),
-            preparing: prepare::Preparing::default(),
+            asked: Vec::new(),
+            preparing: Preparing::default(),
             screening: screen::Screening::default(),
             resting: Resting::default(),
             audit: None,
             end_children: CancelToken::new(),
             deadline: None,
-            budget: budget::Budget::default(),
             trace,
         }))
     }
@@ -287,7 +238,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Has the run looked over once it has ended; `restore` builds its machine again.
     pub(crate) fn audited(mut self: Box<Self>, restore: Option<LaterRestore<M>>) -> Box<Self> {
-        self.audit = restore.map(|restore| Audit::new(restore, self.state.seq));
+        self.audit = restore.map(|restore| Audit::new(restore, self.core.seq()));
         self
     }
 
@@ -298,50 +249,44 @@ impl<M: Machine + 'static> Driver<M> {
         };
         match driven {
             Ok(()) => {
-                self.trace.ended(self.state.machine.ending());
-                Ok(self.state.machine)
+                self.trace.ended(self.core.ending());
+                Ok(self.core.into_machine())
             }
             Err(error) => {
                 self.trace.left(&error);
-                Err((Some(self.state.machine), error))
+                Err((Some(self.core.into_machine()), error))
             }
         }
     }
 
     async fn steps(&mut self) -> Result<(), RuntimeError> {
-        if self.state.ended {
+        if self.core.is_ended() {
             return Ok(());
         }
         self.begin().await?;
-        while self.state.machine.ending().is_none() {
+        while self.core.ending().is_none() {
             // A run that is only driven on to be ended begins nothing.
             let cancelled = self.is_cancelled();
-            self.more = false;
-            let begun = if cancelled { Vec::new() } else { self.start_ready()? };
-            self.commit().await?;
-            self.trace.begins(&begun);
-            begun.into_iter().for_each(|(id, effect)| self.launch(id, effect));
-            if self.state.machine.ending().is_some() {
+            let actions = if cancelled { Vec::new() } else { self.advance()? };
+            self.perform(actions).await?;
+            if self.core.ending().is_some() {
                 break;
             }
-            if !cancelled && self.is_stuck() {
-                return Err(RuntimeError::Stuck(self.state.run.clone()));
+            if !cancelled && self.core.is_stuck() {
+                return Err(RuntimeError::Stuck(self.core.run().clone()));
             }
-            let next = if cancelled { Next::Wait } else { self.leave().await? };
-            let (entries, acks) = match next {
+            match if cancelled { Next::Wait } else { self.leave().await? } {
                 Next::Leave(waiting) => {
-                    return Err(RuntimeError::Parked { run: self.state.run.clone(), waiting });
+                    return Err(RuntimeError::Parked { run: self.core.run().clone(), waiting });
                 }
-                Next::Take(entries) => (entries, Vec::new()),
+                Next::Taken => {}
                 Next::Wait => self.wait().await?,
-            };
+            }
             self.stir();
-            let must_end = entries.iter().any(is_last_word);
-            self.stage(entries)?;
-            self.acks.extend(acks);
-            if must_end && self.state.machine.ending().is_none() {
+            self.core.check()?;
+            if self.core.has_ignored_end() {
                 self.commit().await?;
-                return Err(RuntimeError::Stuck(self.state.run.clone()));
+                return Err(RuntimeError::Stuck(self.core.run().clone()));
             }
         }
         self.end().await
@@ -357,53 +302,26 @@ impl<M: Machine + 'static> Driver<M> {
     async fn begin(&mut self) -> Result<(), RuntimeError> {
         self.commit().await?;
         self.count_below().await?;
-        let old = self.state.seq > 0;
-        if !old {
-            let state = if self.keeps() { self.state.machine.save() } else { Value::Null };
-            let limits = *self.around.meter.limits();
-            let mut opened = Opened::new(self.state.machine.kind(), state, limits);
-            opened.wrap = self.around.meter.near();
-            opened.low = self.around.meter.low();
-            opened.origin = self.around.origin;
-            if self.keeps() {
-                let inspection = self.around.executor.inspect();
-                (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
-            }
-            self.stage(vec![Entry::Opened(opened)])?;
-        }
-        if self.state.machine.ending().is_some() {
+        let old = self.core.seq() > 0;
+        let now = self.now();
+        let executor = self.around.executor.clone();
+        self.core.open(now, || {
+            let inspection = executor.inspect();
+            (inspection.setup, inspection.screener.is_some())
+        })?;
+        if self.core.ending().is_some() {
             return Ok(());
         }
-        // A child is only driven by a run that is not paused, and nobody else can let a run without a line
-        // go on.
-        if self.state.paused && (self.line.is_none() || self.around.depth > 0) {
-            self.record(vec![Entry::Commanded(Command::Resume)]).await?;
-        }
         if old {
+            self.commit().await?;
             self.screen_left().await?;
         }
         if !self.is_cancelled() {
             self.ask_again().await?;
         }
-        if let Some(limit) = self.around.meter.limits().wall_time {
+        if let Some(left) = self.core.time_left(self.around.shared.world.now()) {
             let world = self.around.shared.world.clone();
-            let left = limit.saturating_sub(world.now().since(self.state.opened));
             self.deadline = Some(Box::pin(async move { world.sleep(left).await }));
-        }
-        Ok(())
-    }
-
-    /// Asks what an earlier process has asked; also while paused, since an answer begins nothing.
-    async fn ask_again(&mut self) -> Result<(), RuntimeError> {
-        let asks = self.state.left_under_way().into_iter().filter(|id| self.state.is_question(*id));
-        let asks: Vec<EffectId> = asks.collect();
-        let picked = asks.into_iter().filter_map(|id| Some((id, self.pick_up(id).ok()?)));
-        let (asks, entries): (Vec<EffectId>, Vec<Entry>) = picked.unzip();
-        self.record(entries).await?;
-        for id in asks {
-            if let Some(effect) = self.state.take_left(id) {
-                self.launch(id, effect);
-            }
         }
         Ok(())
     }
@@ -412,62 +330,41 @@ impl<M: Machine + 'static> Driver<M> {
     async fn end(&mut self) -> Result<(), RuntimeError> {
         self.preparing.clear();
         self.effects.clear();
-        self.budget.clear();
         self.end_children.cancel();
-        for id in self.state.left_under_way() {
-            if let Some(Effect::Child(child)) = self.state.take_left(id) {
-                self.children.push(self.child(id, child));
-            }
+        for action in self.core.end() {
+            self.launch(action);
         }
         if !self.children.is_empty() {
             self.commit().await?;
         }
         while self.children.next().await.is_some() {}
-        let status = self.state.machine.ending().map(|ending| ending.status.clone());
-        self.record(status.map(Entry::Ended).into_iter().collect()).await
+        let now = self.now();
+        self.core.close(now)?;
+        self.commit().await
     }
 
     fn keeps(&self) -> bool {
         self.around.shared.journal.keeps()
     }
 
-    fn is_stuck(&self) -> bool {
-        let idle = self.effects.is_empty() && self.children.is_empty() && self.state.running.is_empty();
-        let idle = idle && self.preparing.is_empty();
-        idle && !self.more && !self.state.paused && self.budget.waiting().is_empty()
-    }
-
-    /// Folds entries in. They are written down and told with the next [`commit`](Self::commit), and nothing
-    /// that follows from them begins before that: what finishes and what begins next are one append.
-    fn stage(&mut self, entries: Vec<Entry>) -> Result<(), RuntimeError> {
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let (at, keeps) = (self.around.shared.world.now(), self.keeps());
-        self.slice.add(entries.len(), at);
+    /// The time, for what the core takes in next; and whether anybody watches.
+    fn now(&mut self) -> Timestamp {
         let watched = self.around.hub.as_ref().is_some_and(|hub| hub.is_watched());
-        let mut told = (watched || self.audit.is_some()).then_some(&mut self.told);
-        for entry in entries {
-            let record = Record::new(self.state.seq, at, entry);
-            if keeps {
-                self.staged.push(record.clone());
-            }
-            self.state.apply(record, told.as_deref_mut())?;
-        }
-        Ok(())
+        self.core.watch(watched || self.audit.is_some());
+        self.around.shared.world.now()
     }
 
     /// Writes down what was folded in, and then tells those who watch and those who wait for it.
     async fn commit(&mut self) -> Result<(), RuntimeError> {
-        if !self.staged.is_empty() {
-            self.log.append(&self.staged).await?;
-            self.staged.clear();
+        if !self.core.records().is_empty() {
+            self.log.append(self.core.records()).await?;
+            self.core.written();
         }
         if let Some(audit) = &mut self.audit {
-            audit.hear(&self.told);
+            audit.hear(self.core.events());
         }
         let watched = self.around.hub.as_ref().filter(|hub| hub.is_watched());
-        for event in self.told.drain(..) {
+        for event in self.core.take_events() {
             if let Some(hub) = watched {
                 hub.publish(event);
             }
@@ -476,145 +373,37 @@ impl<M: Machine + 'static> Driver<M> {
         Ok(())
     }
 
-    async fn record(&mut self, entries: Vec<Entry>) -> Result<(), RuntimeError> {
-        self.stage(entries)?;
-        self.commit().await
+    /// Writes down that effects begin, and has them performed.
+    async fn perform(&mut self, actions: Vec<Action>) -> Result<(), RuntimeError> {
+        self.commit().await?;
+        self.trace.begins(&actions);
+        actions.into_iter().for_each(|action| self.launch(action));
+        Ok(())
     }
 
-    /// The effects that may begin, until no more may or the slice is over; they are begun once that is written down.
-    fn start_ready(&mut self) -> Result<Vec<(EffectId, Effect)>, RuntimeError> {
-        let (mut begun, mut room, mut since) = (Vec::new(), BATCH, None);
-        while room > 0 && !self.state.paused && self.state.machine.ending().is_none() {
-            self.prepare(room);
-            self.budget.reset();
-            let mut entries = Vec::new();
-            let mut later = Vec::new();
-            while entries.len() < room
-                && let Some(id) = self.state.next_left()
-            {
-                match self.pick_up(id) {
-                    Ok(entry) => entries.push(entry),
-                    Err(Deferred::Again) => later.push(id),
-                    Err(Deferred::Elsewhere) => {}
-                }
-            }
-            self.state.look_again(later);
-            while entries.len() < room
-                && let Some(id) = self.state.next_startable()
-            {
-                match self.admit(id) {
-                    Some(entry) => entries.push(entry),
-                    None => self.state.prepare_again(id),
-                }
-                // A look at the clock for a few of them is enough.
-                if entries.len() % 8 == 7 && self.is_late(&mut since) {
-                    room = entries.len();
-                }
-            }
-            if entries.is_empty() {
-                break;
-            }
-            room = room.saturating_sub(entries.len());
-            self.stage(entries)?;
-            begun.extend(std::iter::from_fn(|| self.state.next_to_launch()));
-        }
-        let goes_on = !self.state.paused && self.state.machine.ending().is_none();
-        self.more = goes_on && (self.state.has_more() || (room == 0 && self.state.has_left()));
-        Ok(begun)
-    }
-
-    /// Whether a slice has lasted long enough since this was first asked.
-    fn is_late(&self, since: &mut Option<Timestamp>) -> bool {
-        let now = self.around.shared.world.now();
-        now.since(*since.get_or_insert(now)) >= SLICE
-    }
-
-    /// The entry for an effect that an earlier process left under way: it begins once more if it may be
-    /// repeated; otherwise somebody may know what came of it.
-    fn pick_up(&mut self, id: EffectId) -> Result<Entry, Deferred> {
-        if self.is_lost(id) {
-            self.look_up(id);
-            return Err(Deferred::Elsewhere);
-        }
-        let prepared = self.prepare_again(id)?;
-        let running = self.state.running.get_mut(id).ok_or(Deferred::Elsewhere)?;
-        running.answered = prepared.answered;
-        let (effect, mut note) = (running.effect.as_ref().ok_or(Deferred::Elsewhere)?, running.note.clone());
-        if nobody_answers(&self.around, self.line.is_some(), effect, prepared.answered) {
-            return Ok(Entry::finished(id, nobody_to_ask()));
-        }
-        let cost = prepared.cost.map(|cost| *cost);
-        match self.budget.take(&self.around, id, effect, cost, &mut note) {
-            Ok(()) => Ok(Entry::Started { effect: id, note }),
-            // A limit keeps it from being undone or made again, so what it did may still be there.
-            Err(Some(_)) if note.class != EffectClass::ReadOnly => Ok(Entry::finished(id, Outcome::Unknown)),
-            Err(outcome) => Ok(Entry::finished(id, *outcome.ok_or(Deferred::Again)?)),
-        }
-    }
-
-    /// The entry by which a wanted effect begins, or is finished without having begun.
-    fn admit(&mut self, id: EffectId) -> Option<Entry> {
-        let keeps = self.keeps();
-        let refused = |outcome| Some(Entry::finished(id, outcome));
-        let wanted = self.state.queue.get_mut(id)?;
-        let effect = &wanted.effect;
-        let prepared = wanted.prepared.take().unwrap_or_default();
-        wanted.answered = prepared.answered;
-        if nobody_answers(&self.around, self.line.is_some(), effect, prepared.answered) {
-            return refused(nobody_to_ask());
-        }
-        match prepared.permit {
-            Permit::Ask { reason } if !effect.is_approved() => {
-                return refused(Outcome::NeedsApproval { reason });
-            }
-            Permit::Deny { reason } => return refused(Outcome::Denied { reason }),
-            _ => {}
-        }
-        if effect.kind() == EffectKind::Child && self.around.depth >= self.around.meter.depth() {
-            return refused(Outcome::Refused(Limit::Depth));
-        }
-        let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
-        note.alone = prepared.alone;
-        note.call = effect.call().cloned();
-        if let Effect::Wait(wait) = effect {
-            note.until = Some(self.around.shared.world.now().after(wait.time));
-        }
-        let cost = prepared.cost.map(|cost| *cost);
-        if let Err(outcome) = self.budget.take(&self.around, id, effect, cost, &mut note) {
-            return refused(*outcome?);
-        }
-        if keeps {
-            note.inputs = self.state.fingerprint.inputs(effect);
-            note.inputs.extend(prepared.inputs);
-        }
-        Some(Entry::Started { effect: id, note })
-    }
-
-    fn launch(&mut self, id: EffectId, effect: Effect) {
-        match effect {
-            Effect::Child(child) => self.children.push(self.child(id, child)),
-            Effect::Ask(ask) => self.ask(id, ask),
-            Effect::Wait(wait) => self.sleep(id, wait.time),
-            effect => {
+    fn launch(&mut self, action: Action) {
+        match action {
+            Action::Perform(id, Effect::Child(child)) => self.children.push(self.child(id, child)),
+            Action::Perform(id, Effect::Ask(ask)) => self.ask(id, ask),
+            Action::Perform(id, Effect::Wait(wait)) => self.sleep(id, wait.time),
+            Action::Perform(id, effect) => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
                 let trace = self.trace.effect(&effect, &*executor, self.around.shared.contents.as_ref());
-                let perform =
-                    async move { (id, Ok(Came::Finished(executor.execute(effect, cx).await, None))) };
+                let perform = async move {
+                    (id, Ok(Some(EffectResult::Finished(executor.execute(effect, cx).await, None))))
+                };
                 self.effects.push(trace.around(Box::pin(perform), outcome));
             }
+            Action::Resolve(id, effect) => self.look_up(id, effect),
+            Action::Withdraw(id) => self.withdraw(id),
+            _ => {}
         }
     }
 
     fn ask(&mut self, id: EffectId, ask: Ask) {
         let approver = self.around.approver();
-        if approver.is_none() && !self.state.running.get(id).is_some_and(|running| running.answered) {
-            self.questions.insert(id, Question { ask, approver: None });
-            return;
-        }
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-        let (handle, registration) = AbortHandle::new_pair();
-        self.questions.insert(id, Question { ask: ask.clone(), approver: Some(handle) });
-        let answer = async move {
+        self.push_withdrawable(id, async move {
             let (run, call) = (ask.run.clone(), ask.call.clone());
             let decided = match approver {
                 Some(approver) => Outcome::Decision(approver.decide(&ask).await),
@@ -622,77 +411,102 @@ impl<M: Machine + 'static> Driver<M> {
             };
             match decided {
                 Outcome::Decision(decision) => screen::decided(&*executor, &run, call, decision).await,
-                outcome => Came::Finished(outcome, None),
+                outcome => EffectResult::Finished(outcome, None),
             }
-        };
+        });
+    }
+
+    /// Has the executor find out what came of an effect that an earlier process began.
+    fn look_up(&mut self, id: EffectId, effect: Effect) {
+        let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
+        self.push_withdrawable(
+            id,
+            async move { EffectResult::Resolved(executor.resolve(&effect, &cx).await) },
+        );
+    }
+
+    fn push_withdrawable(
+        &mut self,
+        id: EffectId,
+        answer: impl Future<Output = EffectResult> + Send + 'static,
+    ) {
+        let (handle, registration) = AbortHandle::new_pair();
+        self.asked.retain(|(_, handle)| !handle.is_aborted());
+        self.asked.push((id, handle));
         let answer = Abortable::new(answer, registration);
-        self.effects.push(Box::pin(async move { (id, Ok(answer.await.unwrap_or(Came::Withdrawn))) }));
+        self.effects.push(Box::pin(async move { (id, Ok(answer.await.ok())) }));
+    }
+
+    fn withdraw(&mut self, id: EffectId) {
+        self.asked.iter().filter(|(of, _)| *of == id).for_each(|(_, handle)| handle.abort());
     }
 
     /// Waits until the time that was written when the wait began, and never longer than it was to be: the
     /// clock may have been set back since.
     fn sleep(&mut self, id: EffectId, longest: Duration) {
         let world = self.around.shared.world.clone();
-        let until = self.state.running.get(id).and_then(|running| running.note.until);
-        let left = until.unwrap_or_default().since(world.now()).min(longest);
+        let left = self.core.start_of(id).until.unwrap_or_default().since(world.now()).min(longest);
         self.effects.push(Box::pin(async move {
             world.sleep(left).await;
-            (id, Ok(Came::Finished(Outcome::Woken, None)))
+            (id, Ok(Some(EffectResult::Finished(Outcome::Woken, None))))
         }));
     }
 
     fn effect_cx(&self, id: EffectId) -> EffectCx {
-        let run = self.state.run.clone();
-        let running = self.state.running.get(id);
-        let (seq, again) = running.map_or((0, false), |running| (running.seq, running.again));
-        let key = running.and_then(|running| running.note.key.clone());
+        let run = self.core.run().clone();
+        let start = self.core.start_of(id);
         let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
             let world = self.around.shared.world.clone();
-            Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq }))
+            Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq: start.seq }))
         });
-        let reservation = self.budget.reservation(id);
         let values = self.around.given.as_ref().map(|given| given.values.clone());
         EffectCx::new(run, id, live)
             .with_values(values.unwrap_or_default())
-            .with_again(again)
-            .with_key(key)
-            .with_max_output(reservation.map(Reservation::output))
-            .with_max_input(reservation.map(Reservation::input))
+            .with_again(start.again)
+            .with_key(start.key)
+            .with_max_output(start.max_output)
+            .with_max_input(start.max_input)
     }
 
     /// Waits for the next thing to happen, and takes in all that has happened meanwhile.
-    async fn wait(&mut self) -> Result<(Vec<Entry>, Vec<Ack>), RuntimeError> {
+    async fn wait(&mut self) -> Result<(), RuntimeError> {
         if self.slice.ends() {
             // A time that has passed, and orders, are known only once others had the thread.
             tokio::task::yield_now().await;
         }
-        let (keeps, has_children) = (self.keeps(), !self.children.is_empty());
-        Ok(tokio::select! {
+        let (keeps, has_children, more) = (self.keeps(), !self.children.is_empty(), self.core.has_more());
+        let seq = self.core.seq();
+        tokio::select! {
             biased;
             () = parent_cancelled(self.around.cancel.as_ref()) => {
-                let reason = "the run above it ended".to_owned();
-                (vec![Entry::Commanded(Command::Cancel { reason })], Vec::new())
+                let (now, reason) = (self.now(), "the run above it ended".to_owned());
+                let _ = self.core.command(now, Command::Cancel { reason });
             }
             () = passed(&mut self.deadline) => {
                 self.deadline = None;
-                (vec![Entry::Stopped(Limit::WallTime)], Vec::new())
+                let now = self.now();
+                self.core.stop(now, Limit::WallTime);
             }
             order = next_order(&mut self.line) => self.screen_order(order),
             screened = self.screening.next() => self.take_screened(screened),
-            posts = next_posts(&mut *self.log, keeps) => (self.screen_posts(posts?).await, Vec::new()),
-            prepared = self.preparing.next() => {
-                self.take_prepared(prepared);
-                (Vec::new(), Vec::new())
-            }
-            Some(first) = self.effects.next() => (self.finished(first)?, Vec::new()),
-            Some(first) = self.children.next() => (self.finished(first)?, Vec::new()),
-            () = self.resting.changed(), if has_children => (Vec::new(), Vec::new()),
-            () = passed(&mut self.budget.freed) => {
-                self.budget.freed = None;
-                (Vec::new(), Vec::new())
-            }
-            () = tokio::task::yield_now(), if self.more => (Vec::new(), Vec::new()),
-        })
+            posts = next_posts(&mut *self.log, keeps) => self.screen_posts(posts?).await,
+            prepared = self.preparing.next() => self.take_prepared(prepared),
+            Some(first) = self.effects.next() => self.finished(first)?,
+            Some(first) = self.children.next() => self.finished(first)?,
+            () = self.resting.changed(), if has_children => {}
+            () = freed(self.core.freed()) => {}
+            () = tokio::task::yield_now(), if more => {}
+        }
+        self.add_to_slice(seq);
+        Ok(())
+    }
+
+    /// Counts the records since `seq`.
+    fn add_to_slice(&mut self, seq: u64) {
+        let taken = usize::try_from(self.core.seq() - seq).unwrap_or(usize::MAX);
+        if taken > 0 {
+            self.slice.add(taken, self.around.shared.world.now());
+        }
     }
 
     /// An effect, or else a child, that has finished.
@@ -701,94 +515,42 @@ impl<M: Machine + 'static> Driver<M> {
         effect.or_else(|| self.children.next().now_or_never().flatten())
     }
 
-    /// The entries for an effect that finished and for others that have finished too, in the order in
-    /// which they were asked for; as many as a slice has room for.
-    fn finished(&mut self, first: Performed) -> Result<Vec<Entry>, RuntimeError> {
-        let (mut done, mut since) = (vec![first], None);
-        while done.len() < BATCH
-            && let Some(next) = self.performed_by_now()
-        {
-            done.push(next);
-            if self.is_late(&mut since) {
-                break;
+    /// Takes in an effect that finished and others that have finished too; as many as a slice has room for.
+    fn finished(&mut self, first: Performed) -> Result<(), RuntimeError> {
+        let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.lateness());
+        while let Some((id, performed)) = next.take() {
+            done.extend(performed?.map(|result| (id, result)));
+            if done.len() < BATCH && (done.len() <= 1 || !late.is_late()) {
+                next = self.performed_by_now();
             }
         }
-        done.sort_by_key(|(id, ..)| *id);
-        let mut entries = Vec::with_capacity(done.len() + 1);
-        for (effect, performed) in done {
-            let mut stepped_in = Vec::new();
-            let (mut outcome, spent) = match performed? {
-                Came::Finished(outcome, spent) => (outcome, spent),
-                Came::Decided(outcome, guarded) => {
-                    stepped_in = guarded;
-                    (outcome, None)
-                }
-                Came::Withdrawn => continue,
-                Came::Resolved(resolution) => {
-                    entries.extend(self.resolved(effect, resolution));
-                    continue;
-                }
-            };
-            self.questions.remove(effect);
-            // An answer that comes after somebody else's is no answer.
-            if !self.state.running.contains(effect) {
-                continue;
-            }
-            self.budget.settle(&self.around, effect, &mut outcome);
-            entries.extend(stepped_in.into_iter().map(screen::stepped_in));
-            entries.push(Entry::Finished { effect, outcome, spent });
-        }
-        entries.splice(0..0, self.warnings());
-        Ok(entries)
+        let now = self.now();
+        self.core.finished(now, done);
+        Ok(())
     }
 }
 
 /// The outcome, for those who trace.
 fn outcome((_, performed): &Performed) -> Option<&Outcome> {
     match performed {
-        Ok(Came::Finished(outcome, _) | Came::Decided(outcome, _)) => Some(outcome),
+        Ok(Some(EffectResult::Finished(outcome, _))) => Some(outcome),
         _ => None,
     }
 }
 
-/// Whether a machine must end when it learns of this.
-fn is_last_word(entry: &Entry) -> bool {
-    matches!(entry, Entry::Stopped(_) | Entry::Commanded(Command::Cancel { .. }))
-}
-
 type Ack = oneshot::Sender<Result<(), ControlError>>;
-
-/// Why an effect that an earlier process left under way does not begin now.
-enum Deferred {
-    /// It is looked at again.
-    Again,
-    /// Somebody is asked about it, or it is over.
-    Elsewhere,
-}
-
-/// Whether an effect is a question that nobody can answer.
-fn nobody_answers(around: &Around, has_line: bool, effect: &Effect, answered: bool) -> bool {
-    let alone = !has_line && !around.park && !answered;
-    alone && matches!(effect, Effect::Ask(_)) && around.approver().is_none()
-}
-
-/// Whether an effect that began in a process that is gone may be performed now. Asking again and going
-/// on with a child repeat nothing, and what can be undone is undone first by the executor.
-fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
-    match effect {
-        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) | Effect::Save(_) => true,
-        _ => class.may_repeat() || class.needs_undo(),
-    }
-}
-
-fn nobody_to_ask() -> Outcome {
-    let reason = "nobody is there to ask: the run was started without a handle or an approver";
-    Outcome::Decision(Decision::deny(reason))
-}
 
 async fn parent_cancelled(cancel: Option<&CancelToken>) {
     match cancel {
         Some(cancel) => cancel.cancelled().await,
+        None => pending().await,
+    }
+}
+
+/// Resolves when there may be room in a budget for those who wait for it.
+async fn freed(token: Option<&CancelToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
         None => pending().await,
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::{Ask, Effect, EffectId, Executor, Journal, Machine, Record, RunId, RuntimeError};
 
-use crate::replay::{Replay, opened, replay};
 use crate::runnable::Runnable;
+use levity_driver::{Replay, opened, replay};
 
 /// Folds a run again without performing anything, and tells its events, the same to the byte.
 ///

@@ -33,20 +33,15 @@ mod control;
 mod drive;
 mod events;
 mod files;
-mod fingerprint;
-mod fork;
 mod handle;
 mod inspect;
 mod journal;
-mod meter;
-mod replay;
 mod report;
 mod run;
 mod runnable;
 mod runtime;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod state;
 mod tell;
 #[cfg(feature = "tracing")]
 mod trace;
@@ -62,8 +57,8 @@ pub use handle::{RunHandle, Text};
 pub use inspect::{asks, replay_run};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
+pub use levity_driver::{Replay, changes, check_setup, replay};
 pub use levity_system::SystemWorld;
-pub use replay::{Replay, changes, check_setup, replay};
 pub use report::{Comparison, ReportStep, RunReport};
 pub use run::Run;
 pub use runnable::{

@@ -16,11 +16,10 @@ use tokio::task::JoinHandle;
 use crate::control::{Control, Line, Switchboard};
 use crate::drive::{AT_ONCE, Around, Driven, Driver, Given, meter};
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
-use crate::fork::{Fork, cut};
 use crate::journal::NoJournal;
-use crate::replay::opened;
 use crate::runnable::{LeaseFuture, Made};
 use crate::trace::Above;
+use levity_driver::{Fork, cut, restore_from};
 use levity_system::SystemWorld;
 
 /// Drives machines: performs their effects, journals what happens, keeps them within their limits and
@@ -164,7 +163,7 @@ impl Runtime {
         if let Some(before) = job.before {
             before.await;
         }
-        let opened = self.open(&run, job.origin, job.limits, line).await;
+        let opened = self.open(&run, job.origin, job.limits, line, &*job.executor).await;
         let Ready { machine, lease, open, limits, line, fork } = match opened {
             Ok(ready) => ready,
             Err(stopped) => return Begun { run, driver: Err(Box::new(stopped)), lease: None, _close },
@@ -208,6 +207,7 @@ impl Runtime {
         origin: Origin<M>,
         limits: Option<Box<Limits>>,
         mut line: Option<Line>,
+        executor: &dyn Executor,
     ) -> Result<Ready<M>, (Option<M>, RuntimeError)> {
         let machine = match origin {
             Origin::New(machine) => Made::from(*machine),
@@ -228,7 +228,9 @@ impl Runtime {
                 return Ok(Ready { machine, lease, open, limits, line, fork: None });
             }
             Origin::Fork(plan) => {
-                return Box::pin(self.fork(run, plan, limits, line)).await.map_err(|error| (None, error));
+                return Box::pin(self.fork(run, plan, limits, line, executor))
+                    .await
+                    .map_err(|error| (None, error));
             }
         };
         let Made { machine, lease } = machine;
@@ -266,6 +268,7 @@ impl Runtime {
         plan: Box<ForkPlan<M>>,
         limits: Option<Box<Limits>>,
         line: Option<Line>,
+        executor: &dyn Executor,
     ) -> Result<Ready<M>, RuntimeError> {
         let old = self.shared.journal.read(&plan.from).await?;
         let records = cut(&plan.from, old, plan.after)?;
@@ -274,6 +277,8 @@ impl Runtime {
         };
         let mut opened = opened.clone();
         opened.limits = limits.unwrap_or(opened.limits);
+        let inspection = executor.inspect();
+        (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
         let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
         let restored = restored.map_err(|reason| RuntimeError::Restore { run: plan.from.clone(), reason });
         let machine = restored?;
@@ -348,18 +353,6 @@ fn limits_of(records: &[Record]) -> Limits {
         Some(Entry::Opened(opened)) => *opened.limits,
         _ => Limits::default(),
     }
-}
-
-pub(crate) fn restore_from<M>(
-    run: &RunId,
-    records: &[Record],
-    restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String>,
-) -> Result<M, RuntimeError> {
-    let Some(first) = records.first() else {
-        return Err(RuntimeError::NotFound(run.clone()));
-    };
-    let (kind, state) = opened(run, first)?;
-    restore(kind, state).map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })
 }
 
 impl fmt::Debug for Runtime {

@@ -134,7 +134,7 @@ fn entry(run: &RunId, records: &[Record], post: Post) -> Result<Entry, ControlEr
         under_way(records).remove(&effect).filter(|note| kinds(note)).ok_or(not_asked)
     };
     match post {
-        Post::Command(Command::Say { .. }) if said(records) >= crate::drive::MAX_SAID => {
+        Post::Command(Command::Say { .. }) if said(records) >= levity_driver::MAX_SAID => {
             Err(ControlError::Full(run.clone()))
         }
         Post::Command(command) => Ok(Entry::Commanded(command)),

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::text::chain;
 use levity_core::{
-    ConversationId, Effect, EffectId, Ending, Executor, Machine, ModelCall, ModelCard, Outcome, RunId,
-    Secrets, Status, ToolRun,
+    ConversationId, Effect, Ending, Executor, Machine, ModelCall, ModelCard, Outcome, RunId, Secrets, Status,
+    ToolRun,
 };
+use levity_driver::Action;
 use tracing::field::{Empty, display};
 use tracing::instrument::Instrument;
 use tracing::{Level, Span};
@@ -114,10 +115,10 @@ impl Trace {
     }
 
     /// Looks at what begins: what is saved says which conversation the run belongs to.
-    pub(crate) fn begins(&mut self, effects: &[(EffectId, Effect)]) {
+    pub(crate) fn begins(&mut self, actions: &[Action]) {
         let Some(traced) = self.0.as_mut().filter(|traced| traced.conversation.is_none()) else { return };
-        let saved = effects.iter().find_map(|(_, effect)| match effect {
-            Effect::Save(save) => Some(&save.conversation),
+        let saved = actions.iter().find_map(|action| match action {
+            Action::Perform(_, Effect::Save(save)) => Some(&save.conversation),
             _ => None,
         });
         if let Some(id) = saved {

@@ -1,7 +1,8 @@
 //! What stands for spans without the feature `tracing`: nothing.
 
 use futures_util::future::BoxFuture;
-use levity_core::{Effect, EffectId, Ending, Executor, Machine, Outcome, RunId, Secrets};
+use levity_core::{Effect, Ending, Executor, Machine, Outcome, RunId, Secrets};
+use levity_driver::Action;
 
 #[derive(Default)]
 pub(crate) struct Trace;
@@ -32,7 +33,7 @@ impl Trace {
         false
     }
 
-    pub(crate) fn begins(&mut self, _: &[(EffectId, Effect)]) {}
+    pub(crate) fn begins(&mut self, _: &[Action]) {}
 
     pub(crate) fn effect(&mut self, _: &Effect, _: &dyn Executor, _: Option<&Secrets>) -> EffectTrace {
         EffectTrace

@@ -3,9 +3,10 @@
 use levity_core::{Divergence, Entry, Event, Machine, Record, RuntimeError};
 use serde_json::Value;
 
+use levity_driver::replay;
+
 use super::Driver;
 use crate::journal::NoLog;
-use crate::replay::replay;
 use crate::runtime::LaterRestore;
 
 /// What a run tells while it is driven, and how its machine is built again.
@@ -32,7 +33,7 @@ impl<M: Machine + 'static> Driver<M> {
         let Some(audit) = self.audit.take().filter(|_| self.keeps()) else { return Ok(()) };
         // It has ended, and some journals are read only while nobody drives the run.
         drop(std::mem::replace(&mut self.log, Box::new(NoLog)));
-        let run = self.state.run.clone();
+        let run = self.core.run().clone();
         let records = self.around.shared.journal.read(&run).await?;
         let Some(Record { entry: Entry::Opened(opened), .. }) = records.first() else { return Ok(()) };
         let restored = (audit.restore)(opened.machine.clone(), opened.state.clone()).await;
@@ -46,9 +47,9 @@ impl<M: Machine + 'static> Driver<M> {
             let what = format!("it told {} and tells {} now", name(told), name(again));
             return Err(Divergence::new(&run, seq, None, what).into());
         }
-        if again.machine.save() != self.state.machine.save() {
+        if again.machine.save() != self.core.machine().save() {
             let what = "its machine does not come to the same state";
-            return Err(Divergence::new(&run, self.state.seq, None, what).into());
+            return Err(Divergence::new(&run, self.core.seq(), None, what).into());
         }
         Ok(())
     }

@@ -9,19 +9,20 @@ use levity_core::{
 };
 use serde_json::Value;
 
-use super::{AT_ONCE, Around, Came, Driver, Performed};
-use crate::meter::Meter;
+use levity_driver::{EffectResult, Meter};
+
+use super::{AT_ONCE, Around, Driver, Performed};
 use crate::runtime::LaterRestore;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Runs a child to its end: a new one, or one that an earlier process left under way.
     pub(super) fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, Performed> {
-        let run = self.state.run.child(id);
+        let run = self.core.run().child(id);
         let parent = &self.around;
         let (executor, shared, hub) = (parent.executor.clone(), parent.shared.clone(), parent.hub.clone());
         let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
         let line = self.line.as_ref().map(|line| line.board().connect(&run, Some(child.agent.clone())));
-        let origin = Digest::of(&self.state.opened).with_json(&child);
+        let origin = Digest::of(&self.core.opened_at()).with_json(&child);
         let (park, audit) = (parent.park, parent.audit);
         let again = audit.then(|| restore(executor.clone(), child.clone()));
         let rests = Some((self.resting.clone(), id));
@@ -39,11 +40,11 @@ impl<M: Machine + 'static> Driver<M> {
             };
             let (made, open, lease) = match performed {
                 Ok(Made::Ready(child, open, lease)) => (*child, open, lease),
-                Ok(Made::Nothing) => return (id, Ok(Came::Withdrawn)),
-                Ok(Made::Refused(outcome)) => return (id, Ok(Came::Finished(outcome, None))),
+                Ok(Made::Nothing) => return (id, Ok(None)),
+                Ok(Made::Refused(outcome)) => return (id, Ok(Some(EffectResult::Finished(outcome, None)))),
                 Err(Some(error)) => return (id, Err(error)),
                 // Nobody waits for it any more.
-                Err(None) => return (id, Ok(Came::Withdrawn)),
+                Err(None) => return (id, Ok(None)),
             };
             let meter = Arc::new(Meter::new(made.limits, Some(above)));
             let (executor, screener) = (made.executor, made.screener);
@@ -90,7 +91,7 @@ impl<M: Machine + 'static> Driver<M> {
                 Err(error @ RuntimeError::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };
-            (id, Ok(Came::Finished(outcome, Some(meter.spent()))))
+            (id, Ok(Some(EffectResult::Finished(outcome, Some(meter.spent())))))
         }))
     }
 }

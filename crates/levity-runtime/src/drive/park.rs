@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levity_core::{EffectId, EffectKind, Entry, Machine, RuntimeError, Waiting};
+use levity_core::{EffectId, Machine, RuntimeError, Waiting};
 use tokio::sync::Notify;
 
 use super::Driver;
-use crate::state::Running;
 
 /// Which children of a run do nothing but wait. They are driven all the same until the run itself is left, so
 /// that whatever they wait for reaches them while it works.
@@ -43,8 +42,8 @@ impl Resting {
 pub(super) enum Next {
     /// Leave it: it only waits, for this.
     Leave(Vec<Waiting>),
-    /// Write this, which others have left for it.
-    Take(Vec<Entry>),
+    /// Go on: others have left something for it, which was taken in.
+    Taken,
     /// Wait for what happens next.
     Wait,
 }
@@ -56,7 +55,8 @@ impl<M: Machine + 'static> Driver<M> {
         let Some(waiting) = self.only_waits() else { return Ok(Next::Wait) };
         let posts = self.log.posted_by_now().await?;
         if !posts.is_empty() {
-            return Ok(Next::Take(self.screen_posts(posts).await));
+            self.screen_posts(posts).await;
+            return Ok(Next::Taken);
         }
         Ok(match &self.around.rests {
             Some((resting, id)) => {
@@ -76,26 +76,9 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// What the run waits for, if it may be left in its journal and does nothing else.
     fn only_waits(&self) -> Option<Vec<Waiting>> {
-        let may_park =
-            self.around.park && self.keeps() && !self.state.paused && self.budget.waiting().is_empty();
-        let may_park = may_park && self.screening.is_empty() && self.preparing.is_empty() && !self.more;
-        if !may_park
-            || self.state.running.is_empty()
-            || !self.state.running.iter().all(|(id, r)| self.waits(id, r))
-        {
+        if !self.around.park || !self.keeps() || !self.screening.is_empty() {
             return None;
         }
-        let own = self.state.running.iter().filter(|(_, running)| running.note.kind != EffectKind::Child);
-        Some(own.map(|(id, running)| Waiting::new(id, running.note.until)).collect())
-    }
-
-    fn waits(&self, id: EffectId, running: &Running) -> bool {
-        match running.note.kind {
-            EffectKind::Ask => self.questions.get(id).is_some_and(|question| question.approver.is_none()),
-            // One whose time has come is over as soon as it is looked at.
-            EffectKind::Wait => running.note.until > Some(self.around.shared.world.now()),
-            EffectKind::Child => self.resting.has(id),
-            _ => false,
-        }
+        self.core.waits_only(self.around.shared.world.now(), |child| self.resting.has(child))
     }
 }

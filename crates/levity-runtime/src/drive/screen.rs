@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Command, ControlError, Decision, EffectId, Entry, Executor, Intervention, Machine, Message, Outcome,
-    Post, RunId, RuntimeError, Screened, Screener, Stage, ToolCall,
+    Command, ControlError, Decision, Entry, Executor, Intervention, Machine, Message, Outcome, Post, RunId,
+    RuntimeError, Screened, Screener, Stage, ToolCall,
 };
 
-use super::{Ack, Around, Came, Driver};
+use levity_driver::EffectResult;
+
+use super::{Around, Driver};
 use crate::control::{Order, What};
 
 /// Orders that are screened, one after the other, while the run goes on.
@@ -36,10 +38,10 @@ impl Screening {
 
 impl<M: Machine + 'static> Driver<M> {
     /// Takes an order at once, unless there is something in it to screen.
-    pub(super) fn screen_order(&mut self, order: Order) -> (Vec<Entry>, Vec<Ack>) {
+    pub(super) fn screen_order(&mut self, order: Order) {
         let call = match &order.what {
             What::Command(Command::Say { .. }) => None,
-            What::Decide(effect, decision) if is_worded(decision) => match self.asked(*effect) {
+            What::Decide(effect, decision) if is_worded(decision) => match self.core.asked(*effect) {
                 Some(call) => Some(call),
                 // It is refused, and nobody need look at it.
                 None => return self.take_order(order),
@@ -47,35 +49,44 @@ impl<M: Machine + 'static> Driver<M> {
             _ => return self.take_order(order),
         };
         let Some(screener) = self.around.screener() else { return self.take_order(order) };
-        let run = self.state.run.clone();
+        let run = self.core.run().clone();
         self.screening.0.push_back(Box::pin(screened_order(screener, run, call, order)));
-        (Vec::new(), Vec::new())
     }
 
     /// Takes what is left of an order that was screened.
-    pub(super) fn take_screened(&mut self, (order, guarded): ScreenedOrder) -> (Vec<Entry>, Vec<Ack>) {
-        let (taken, acks) = order.map(|order| self.take_order(order)).unwrap_or_default();
-        (guarded.into_iter().map(stepped_in).chain(taken).collect(), acks)
+    pub(super) fn take_screened(&mut self, (order, guarded): ScreenedOrder) {
+        let now = self.now();
+        self.core.guarded(now, guarded);
+        if let Some(order) = order {
+            self.take_order(order);
+        }
     }
 
     /// Takes what others have left for the run. The run waits while that is screened: what a journal has given out
     /// is forgotten with the next append.
-    pub(super) async fn screen_posts(&mut self, posts: Vec<Post>) -> Vec<Entry> {
-        let Some(screener) = self.around.screener().filter(|_| posts.iter().any(has_words)) else {
-            return self.take_posts(posts);
+    pub(super) async fn screen_posts(&mut self, posts: Vec<Post>) {
+        let screener = self.around.screener().filter(|_| posts.iter().any(has_words));
+        let left = match screener {
+            Some(screener) => self.screened_posts(&*screener, posts).await,
+            None => posts,
         };
-        let (mut entries, mut left) = (Vec::new(), Vec::with_capacity(posts.len()));
+        let now = self.now();
+        self.core.post(now, left);
+    }
+
+    async fn screened_posts(&mut self, screener: &dyn Screener, posts: Vec<Post>) -> Vec<Post> {
+        let mut left = Vec::with_capacity(posts.len());
         for post in posts {
             let call = match &post {
-                Post::Decide { effect, .. } => self.asked(*effect),
+                Post::Decide { effect, .. } => self.core.asked(*effect),
                 _ => None,
             };
-            let (post, guarded) = screened_post(&*screener, &self.state.run, call, post).await;
-            entries.extend(guarded.into_iter().map(stepped_in));
+            let (post, guarded) = screened_post(screener, self.core.run(), call, post).await;
+            let now = self.now();
+            self.core.guarded(now, guarded);
             left.extend(post);
         }
-        entries.extend(self.take_posts(left));
-        entries
+        left
     }
 
     /// Takes what people have left for a run with a screener while nobody drove it, before it asks again and before a model
@@ -85,14 +96,9 @@ impl<M: Machine + 'static> Driver<M> {
             return Ok(());
         }
         let posts = self.log.posted_by_now().await?;
-        let entries = self.screen_posts(posts).await;
-        self.record(entries).await
-    }
-
-    /// The call that a question is about.
-    fn asked(&self, effect: EffectId) -> Option<ToolCall> {
-        let open = self.questions.get(effect).map(|question| &question.ask);
-        open.or_else(|| self.state.left_question(effect)).map(|ask| ask.call.clone())
+        self.screen_posts(posts).await;
+        self.core.check()?;
+        self.commit().await
     }
 }
 
@@ -155,14 +161,14 @@ pub(super) async fn decided(
     run: &RunId,
     call: ToolCall,
     decision: Decision,
-) -> Came {
+) -> EffectResult {
     let screener = if is_worded(&decision) { executor.inspect().screener } else { None };
-    let Some(screener) = screener else { return Came::Finished(Outcome::Decision(decision), None) };
+    let Some(screener) = screener else { return EffectResult::Finished(Outcome::Decision(decision), None) };
     let (decision, guarded) = match screened_decision(&*screener, run, Some(call), decision).await.0 {
         Ok(left) => left,
         Err(by) => (Decision::deny(by.to_string()), vec![by]),
     };
-    Came::Decided(Outcome::Decision(decision), guarded)
+    EffectResult::Decided(decision, guarded)
 }
 
 /// What is left and who had a hand in it, or who blocked it.

@@ -4,7 +4,6 @@ use levity_core::{
 use serde_json::Value;
 
 use crate::fingerprint::OUTPUT_SCHEMA;
-use crate::runtime::restore_from;
 use crate::state::State;
 
 /// What a replay gives.
@@ -44,7 +43,7 @@ pub fn replay<M: Machine>(
 }
 
 /// What a run was made with, by name.
-pub(crate) fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
+pub fn setup_of(records: &[Record]) -> Vec<(String, Digest)> {
     match records.first().map(|record| &record.entry) {
         Some(Entry::Opened(opened)) => opened.setup.clone(),
         _ => Vec::new(),
@@ -73,7 +72,7 @@ pub fn check_setup(
 ///
 /// ```
 /// # use levity_core::Digest;
-/// # use levity_runtime::changes;
+/// # use levity_driver::changes;
 /// let setup = |tool: &str| vec![("tool `add`".to_owned(), Digest::of(&tool))];
 /// assert_eq!(changes(&setup("adds"), &setup("adds two numbers")), ["tool `add` changed"]);
 /// ```
@@ -93,11 +92,27 @@ pub fn changes(then: &[(String, Digest)], now: &[(String, Digest)]) -> Vec<Strin
     old.chain(new.map(|(name, _)| format!("{name} is new"))).collect()
 }
 
-/// The machine and the state that a run's first record names.
-pub(crate) fn opened<'a>(
+/// Builds the machine of a run from the state that its first record holds.
+///
+/// # Errors
+/// When there is no record, or `restore` refuses the state.
+pub fn restore_from<M>(
     run: &RunId,
-    first: &'a Record,
-) -> Result<(&'a MachineKind, &'a Value), RuntimeError> {
+    records: &[Record],
+    restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String>,
+) -> Result<M, RuntimeError> {
+    let Some(first) = records.first() else {
+        return Err(RuntimeError::NotFound(run.clone()));
+    };
+    let (kind, state) = opened(run, first)?;
+    restore(kind, state).map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })
+}
+
+/// The machine and the state that a run's first record names.
+///
+/// # Errors
+/// When the record does not open a run.
+pub fn opened<'a>(run: &RunId, first: &'a Record) -> Result<(&'a MachineKind, &'a Value), RuntimeError> {
     match &first.entry {
         Entry::Opened(opened) => Ok((&opened.machine, &opened.state)),
         _ => Err(Divergence::new(run, first.seq, None, "the first record does not open the run").into()),

@@ -2,10 +2,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
     Ask, CallId, Command, Decision, Digest, Divergence, Effect, EffectId, EffectKind, EffectNote, Entry,
-    Event, EventKind, Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Step,
+    Event, EventKind, Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Spent, Step,
     Timestamp,
 };
 
+use crate::budget::Tally;
 use crate::fingerprint::Fingerprint;
 
 pub(crate) mod by_id;
@@ -31,6 +32,8 @@ pub(crate) struct State<M> {
     pub(crate) ended: bool,
     /// Words of the host since the last call of a model.
     pub(crate) said: usize,
+    /// What the run has used, but for effects under way.
+    tally: Tally,
     /// The calls that have no final outcome yet.
     line: Line,
     /// The executor has not been asked about effects from this number on, nor about those in `again`.
@@ -89,6 +92,7 @@ impl<M: Machine> State<M> {
             fingerprint: Fingerprint::default(),
             ended: false,
             said: 0,
+            tally: Tally::default(),
             line: Line::default(),
             unprepared: EffectId::new(0),
             again: Vec::new(),
@@ -154,7 +158,7 @@ impl<M: Machine> State<M> {
                 self.machine.apply(Input::Begin { run: self.run.clone(), wrap }, &mut self.step);
             }
             Entry::Started { effect, note } => self.start(effect, note, watched, told)?,
-            Entry::Finished { effect, outcome, .. } => {
+            Entry::Finished { effect, outcome, spent } => {
                 if watched {
                     told.extend(finished_event(effect, &outcome));
                     told.extend(outcome.guarded().iter().map(|guarded| EventKind::Guarded {
@@ -162,7 +166,7 @@ impl<M: Machine> State<M> {
                         intervention: guarded.clone(),
                     }));
                 }
-                let open = self.finish(effect, &outcome)?;
+                let open = self.finish(effect, &outcome, spent)?;
                 self.machine.apply(Input::Finished { effect, outcome }, &mut self.step);
                 if let Some(call) =
                     open.filter(|call| self.step.effects.iter().all(|(_, e)| e.call() != Some(call)))
@@ -232,8 +236,11 @@ impl<M: Machine> State<M> {
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
         let begins = match self.queue.remove(id) {
-            Some(wanted) => Some((wanted.effect, false, wanted.answered)),
-            None => self.take_up_again(id),
+            Some(wanted) => {
+                self.tally.started(&note, None);
+                Some((wanted.effect, false, wanted.answered))
+            }
+            None => self.take_up_again(id, &note),
         };
         let Some((effect, again, answered)) = begins else {
             return Err(self.diverged(Some(id), format!("it starts `{}`, which nobody wants", note.name)));
@@ -262,19 +269,27 @@ impl<M: Machine> State<M> {
 
     /// An effect that an earlier process left under way, and that begins once more; whether something may
     /// have come of it then; and whether the executor answers it.
-    fn take_up_again(&mut self, id: EffectId) -> Option<(Effect, bool, bool)> {
+    fn take_up_again(&mut self, id: EffectId, note: &EffectNote) -> Option<(Effect, bool, bool)> {
         self.running.get(id)?.effect.as_ref()?;
         let left = self.running.remove(id)?;
+        self.tally.started(note, Some(&left.note));
         Some((left.effect?, !left.cleared, left.answered))
     }
 
     /// Takes the effect off the list of those that run, and its call out of the line once that is settled. Returns the
     /// call if it is not: it leaves the line all the same when nothing more is wanted for it.
-    fn finish(&mut self, id: EffectId, outcome: &Outcome) -> Result<Option<CallId>, Divergence> {
+    fn finish(
+        &mut self,
+        id: EffectId,
+        outcome: &Outcome,
+        spent: Option<Spent>,
+    ) -> Result<Option<CallId>, Divergence> {
         let call = if let Some(running) = self.running.remove(id) {
+            self.tally.finished(outcome, spent, Some(&running.note));
             running.call
         } else if let Some(wanted) = self.queue.remove(id) {
             // What policy, a limit or the lack of anybody to ask forbids is finished without having begun.
+            self.tally.finished(outcome, spent, None);
             wanted.effect.call().cloned()
         } else {
             return Err(self.diverged(Some(id), "it finishes an effect that never began"));
@@ -308,6 +323,11 @@ impl<M: Machine> State<M> {
         let in_order = self.ready.back().is_none_or(|last| *last < id);
         let at = if in_order { self.ready.len() } else { self.ready.partition_point(|other| *other < id) };
         self.ready.insert(at, id);
+    }
+
+    /// What the run has used so far. Effects under way count in full.
+    pub(crate) fn spent(&self) -> Spent {
+        self.tally.with(self.running.iter().map(|(_, running)| &running.note))
     }
 
     /// Fingerprints of what goes into an effect that is wanted.

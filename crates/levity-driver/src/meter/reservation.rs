@@ -91,7 +91,7 @@ impl Reservation {
         if std::mem::take(&mut self.open) {
             self.meter.settle(self.reserved().into(), spent, answer);
             if let Some(freed) = &self.meter.freed {
-                freed.send_replace(());
+                freed.tell();
             }
         }
     }

@@ -1,7 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{CostBound, EffectKind, Limit, Limits, Money, Price, Reserved, Spent};
-use tokio::sync::watch;
+use levity_core::{CancelToken, CostBound, EffectKind, Limit, Limits, Money, Price, Reserved, Spent};
 
 mod reservation;
 
@@ -12,12 +11,32 @@ pub(crate) use reservation::{Reservation, in_full};
 /// Whoever takes something locks the meters from its own up to the topmost, in this order, and holds them
 /// until all are changed: so nothing is ever taken here and not above.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     limits: Limits,
     used: Mutex<Used>,
     parent: Option<Arc<Meter>>,
     /// Where money or tokens are limited, here or above: tells those who wait that some were given back.
-    freed: Option<Arc<watch::Sender<()>>>,
+    freed: Option<Arc<Freed>>,
+}
+
+/// Tells those who wait for room that some was given back.
+#[derive(Debug, Default)]
+struct Freed(Mutex<Option<CancelToken>>);
+
+impl Freed {
+    /// A token that is cancelled when something is given back from now on.
+    fn next(&self) -> CancelToken {
+        self.token().get_or_insert_default().clone()
+    }
+
+    fn tell(&self) {
+        let waiting = self.token().take();
+        waiting.iter().for_each(CancelToken::cancel);
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<CancelToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,19 +62,21 @@ struct Amount {
 pub(crate) enum Refusal {
     /// What has been spent leaves no room.
     Limit(Limit),
-    /// What calls under way may take leaves no room yet; something is sent when some is given back.
-    Wait(watch::Receiver<()>),
+    /// What calls under way may take leaves no room yet; the token is cancelled when some is given back.
+    Wait(CancelToken),
 }
 
 impl Meter {
-    pub(crate) fn new(limits: Limits, parent: Option<Arc<Self>>) -> Self {
+    /// A meter of these limits, below another.
+    pub fn new(limits: Limits, parent: Option<Arc<Self>>) -> Self {
         let limited = limits.tokens.is_some() || limits.money.is_some();
         let above = parent.as_ref().and_then(|parent| parent.freed.clone());
-        let freed = above.or_else(|| limited.then(|| Arc::new(watch::Sender::new(()))));
+        let freed = above.or_else(|| limited.then(Arc::default));
         Self { limits, used: Mutex::default(), parent, freed }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    /// The limits of the run itself.
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
@@ -66,7 +87,7 @@ impl Meter {
     }
 
     /// Whether money or tokens are limited, here or above.
-    pub(crate) fn is_budget(&self) -> bool {
+    pub fn is_budget(&self) -> bool {
         self.freed.is_some()
     }
 
@@ -81,12 +102,12 @@ impl Meter {
     }
 
     /// What has been used so far, here and below.
-    pub(crate) fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spent {
         self.used().spent
     }
 
     /// Counts something here and above, whatever the limits say.
-    pub(crate) fn add(&self, spent: &Spent) {
+    pub fn add(&self, spent: &Spent) {
         let mut used = self.used();
         self.count(&mut used, spent);
         if let Some(parent) = &self.parent {
@@ -95,7 +116,7 @@ impl Meter {
     }
 
     /// Counts here what the runs above have counted already.
-    pub(crate) fn add_here(&self, spent: &Spent) {
+    pub fn add_here(&self, spent: &Spent) {
         self.count(&mut self.used(), spent);
     }
 
@@ -135,14 +156,25 @@ impl Meter {
     /// Its reply may be as long as what has been spent allows. When only calls under way stand in the way of
     /// that, it has to wait for them.
     pub(crate) fn reserve(self: &Arc<Self>, worst: CostBound) -> Result<Reservation, Refusal> {
-        // Before the look at what there is, so that nothing given back after it is missed.
-        let freed = self.freed.as_ref().map(|freed| freed.subscribe());
         let wanted = worst.output.unwrap_or(CostBound::DEFAULT_OUTPUT);
-        let room = Room { wanted, later: Some(wanted), now: Some(wanted), limit: Limit::Tokens };
-        match (self.hold(&worst, room), freed) {
-            (Ok(output), _) => Ok(Reservation::new(self.clone(), worst, output)),
-            (Err(None), Some(freed)) => Err(Refusal::Wait(freed)),
-            (Err(limit), _) => Err(Refusal::Limit(limit.unwrap_or(Limit::Tokens))),
+        let hold = || {
+            let room = Room { wanted, later: Some(wanted), now: Some(wanted), limit: Limit::Tokens };
+            self.hold(&worst, room)
+        };
+        let held = match (hold(), &self.freed) {
+            (Err(None), Some(freed)) => {
+                // A token before another look, so that nothing given back after it is missed.
+                let freed = freed.next();
+                match hold() {
+                    Err(None) => return Err(Refusal::Wait(freed)),
+                    held => held,
+                }
+            }
+            (held, _) => held,
+        };
+        match held {
+            Ok(output) => Ok(Reservation::new(self.clone(), worst, output)),
+            Err(limit) => Err(Refusal::Limit(limit.unwrap_or(Limit::Tokens))),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Runs that go another way from a record of an old one.
 
 use levity_core::{
-    Divergence, EffectKind, Entry, Executor, Forked, Machine, Opened, Record, RunId, RuntimeError, Timestamp,
+    Divergence, EffectKind, Entry, Forked, Machine, Opened, Record, RunId, RuntimeError, Timestamp,
     idempotency_key,
 };
 
@@ -9,11 +9,10 @@ use crate::state::State;
 
 /// The first records of an old run that a new one begins with: up to one of them or, of a run that has
 /// ended, all before the last call of a model.
-pub(crate) fn cut(
-    run: &RunId,
-    mut records: Vec<Record>,
-    after: Option<u64>,
-) -> Result<Vec<Record>, RuntimeError> {
+///
+/// # Errors
+/// When there are no records, or `after` is not among them.
+pub fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> Result<Vec<Record>, RuntimeError> {
     let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
     let last_call = records.iter().rposition(
         |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
@@ -36,10 +35,14 @@ pub(crate) fn cut(
 }
 
 /// What a fork is made of: the old run's first records, told as the new machine takes them.
-pub(crate) struct Fork {
-    pub(crate) from: RunId,
-    pub(crate) opened: Opened,
-    pub(crate) now: Timestamp,
+#[derive(Debug)]
+pub struct Fork {
+    /// The old run.
+    pub from: RunId,
+    /// How the old run was opened, with the limits and the setup of the new one.
+    pub opened: Opened,
+    /// When the new run is opened.
+    pub now: Timestamp,
 }
 
 impl Fork {
@@ -48,12 +51,10 @@ impl Fork {
         self,
         state: &mut State<M>,
         records: Vec<Record>,
-        executor: &dyn Executor,
     ) -> Result<Vec<Record>, Divergence> {
         let mut opened = Opened::new(state.machine.kind(), state.machine.save(), *self.opened.limits);
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
-        let inspection = executor.inspect();
-        (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
+        (opened.setup, opened.hears) = (self.opened.setup, self.opened.hears);
         opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));
         let mut written = Vec::with_capacity(records.len());
         for mut record in records {

@@ -1,0 +1,255 @@
+//! Effects that begin, and effects that an earlier process left under way.
+
+use levity_core::{
+    Decision, Divergence, Effect, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Machine,
+    Outcome, Permit, Prepared, Timestamp,
+};
+
+use super::{Action, DriverHost, Question, RunDriver};
+use crate::budget::reserves;
+
+/// Why an effect that an earlier process left under way does not begin now.
+enum Deferred {
+    /// It is looked at again.
+    Again,
+    /// Somebody is asked about it, or it is over.
+    Elsewhere,
+}
+
+impl<M: Machine> RunDriver<M> {
+    /// Begins the effects that may begin, at most `room` of them, and returns what the host is to do. Write the records first.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn advance(
+        &mut self,
+        now: Timestamp,
+        mut room: usize,
+        host: &mut dyn DriverHost,
+    ) -> Result<Vec<Action>, Divergence> {
+        self.check()?;
+        self.budget.forget_freed();
+        while room > 0 && self.may_begin() {
+            self.prepare(room, host);
+            self.budget.reset();
+            let mut entries = Vec::new();
+            self.pick_up_left(room, &mut entries, host);
+            while entries.len() < room
+                && let Some(id) = self.state.next_startable()
+            {
+                match self.admit(now, id) {
+                    Some(entry) => entries.push(entry),
+                    None => self.state.prepare_again(id),
+                }
+                // A look at the clock for a few of them is enough.
+                if entries.len() % 8 == 7 && host.is_late() {
+                    room = entries.len();
+                }
+            }
+            if entries.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(entries.len());
+            self.stage(now, entries);
+            self.check()?;
+            while let Some((id, effect)) = self.state.next_to_launch() {
+                self.launch(id, effect);
+            }
+        }
+        self.more = self.may_begin() && (self.state.has_more() || (room == 0 && self.state.has_left()));
+        Ok(std::mem::take(&mut self.actions))
+    }
+
+    fn may_begin(&self) -> bool {
+        !self.state.paused && self.ending().is_none()
+    }
+
+    /// Asks again what an earlier process has asked; also while paused, since an answer begins nothing.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn ask_again(
+        &mut self,
+        now: Timestamp,
+        host: &mut dyn DriverHost,
+    ) -> Result<Vec<Action>, Divergence> {
+        let asks = self.state.left_under_way().into_iter().filter(|id| self.state.is_question(*id));
+        let asks: Vec<EffectId> = asks.collect();
+        let picked = asks.into_iter().filter_map(|id| Some((id, self.pick_up(id, host).ok()?)));
+        let (asks, entries): (Vec<EffectId>, Vec<Entry>) = picked.unzip();
+        self.stage(now, entries);
+        self.check()?;
+        for id in asks {
+            if let Some(effect) = self.state.take_left(id) {
+                self.launch(id, effect);
+            }
+        }
+        Ok(std::mem::take(&mut self.actions))
+    }
+
+    /// Asks the host about effects that are wanted, at most so many.
+    fn prepare(&mut self, most: usize, host: &mut dyn DriverHost) {
+        let wanted = &mut self.preparing.wanted;
+        self.state.prepare(most, |id, effect| {
+            let prepared = host.prepare(id, effect);
+            if prepared.is_none() {
+                wanted.insert(id);
+            }
+            prepared
+        });
+    }
+
+    /// Notes what the executor says of an effect that the host could not answer for at once.
+    pub fn prepared(&mut self, id: EffectId, prepared: Prepared) {
+        self.preparing.wanted.remove(&id);
+        match self.preparing.left.get_mut(&id) {
+            Some(said) => {
+                *said = Some(prepared);
+                self.state.look_again([id]);
+            }
+            None => self.state.prepared(id, prepared),
+        }
+    }
+
+    fn pick_up_left(&mut self, room: usize, entries: &mut Vec<Entry>, host: &mut dyn DriverHost) {
+        let mut later = Vec::new();
+        while entries.len() < room
+            && let Some(id) = self.state.next_left()
+        {
+            match self.pick_up(id, host) {
+                Ok(entry) => entries.push(entry),
+                Err(Deferred::Again) => later.push(id),
+                Err(Deferred::Elsewhere) => {}
+            }
+        }
+        self.state.look_again(later);
+    }
+
+    /// The entry for an effect that an earlier process left under way: it begins once more if it may be
+    /// repeated; otherwise somebody may know what came of it.
+    fn pick_up(&mut self, id: EffectId, host: &mut dyn DriverHost) -> Result<Entry, Deferred> {
+        if self.is_lost(id) {
+            if let Some(effect) = self.state.take_left(id) {
+                // The effect is kept out of reach: effects that stand with the others that have begun are performed.
+                self.lookups.insert(id, effect.clone());
+                self.actions.push(Action::Resolve(id, effect));
+            }
+            return Err(Deferred::Elsewhere);
+        }
+        let prepared = self.prepare_again(id, host)?;
+        let is_alone = self.is_alone(prepared.answered);
+        let running = self.state.running.get_mut(id).ok_or(Deferred::Elsewhere)?;
+        running.answered = prepared.answered;
+        let (effect, mut note) = (running.effect.as_ref().ok_or(Deferred::Elsewhere)?, running.note.clone());
+        if is_alone && matches!(effect, Effect::Ask(_)) {
+            return Ok(Entry::finished(id, nobody_to_ask()));
+        }
+        let cost = prepared.cost.map(|cost| *cost);
+        match self.budget.take(&self.settings.meter, id, effect, cost, &mut note) {
+            Ok(()) => Ok(Entry::Started { effect: id, note }),
+            // A limit keeps it from being undone or made again, so what it did may still be there.
+            Err(Some(_)) if note.class != EffectClass::ReadOnly => Ok(Entry::finished(id, Outcome::Unknown)),
+            Err(outcome) => Ok(Entry::finished(id, *outcome.ok_or(Deferred::Again)?)),
+        }
+    }
+
+    /// Asks about an effect that an earlier process left under way, where something must be known again.
+    fn prepare_again(&mut self, id: EffectId, host: &mut dyn DriverHost) -> Result<Prepared, Deferred> {
+        if let Some(said) = self.preparing.left.get(&id) {
+            let is_known = said.is_some();
+            let said = is_known.then(|| self.preparing.left.remove(&id)).flatten().flatten();
+            return said.ok_or(Deferred::Elsewhere);
+        }
+        let effect = self.state.running.get(id).and_then(|running| running.effect.as_ref());
+        let effect = effect.ok_or(Deferred::Elsewhere)?;
+        let asks = matches!(effect, Effect::Ask(_)) && !self.settings.has_approver;
+        if !asks && !reserves(&self.settings.meter, effect) {
+            return Ok(Prepared::default());
+        }
+        host.prepare(id, effect).ok_or_else(|| {
+            self.preparing.wanted.insert(id);
+            self.preparing.left.insert(id, None);
+            Deferred::Elsewhere
+        })
+    }
+
+    /// Whether nobody can answer a question.
+    fn is_alone(&self, answered: bool) -> bool {
+        !self.settings.is_reachable && !self.settings.has_approver && !answered
+    }
+
+    /// Whether nobody knows what came of an effect that has begun, and nobody looks for it.
+    pub(super) fn is_lost(&self, id: EffectId) -> bool {
+        self.state.running.get(id).is_some_and(|running| {
+            let lost = |effect: &Effect| !running.cleared && !may_repeat(effect, running.note.class);
+            running.effect.as_ref().is_some_and(lost)
+        })
+    }
+
+    /// The entry by which a wanted effect begins, or is finished without having begun.
+    fn admit(&mut self, now: Timestamp, id: EffectId) -> Option<Entry> {
+        let refused = |outcome| Some(Entry::finished(id, outcome));
+        let (is_reachable, has_approver) = (self.settings.is_reachable, self.settings.has_approver);
+        let wanted = self.state.queue.get_mut(id)?;
+        let effect = &wanted.effect;
+        let prepared = wanted.prepared.take().unwrap_or_default();
+        wanted.answered = prepared.answered;
+        let is_alone = !is_reachable && !has_approver && !prepared.answered;
+        if is_alone && matches!(effect, Effect::Ask(_)) {
+            return refused(nobody_to_ask());
+        }
+        match prepared.permit {
+            Permit::Ask { reason } if !effect.is_approved() => {
+                return refused(Outcome::NeedsApproval { reason });
+            }
+            Permit::Deny { reason } => return refused(Outcome::Denied { reason }),
+            _ => {}
+        }
+        let meter = &self.settings.meter;
+        if effect.kind() == EffectKind::Child && self.settings.depth >= meter.depth() {
+            return refused(Outcome::Refused(Limit::Depth));
+        }
+        let mut note = EffectNote::new(effect.kind(), effect.name(), prepared.class);
+        note.alone = prepared.alone;
+        note.call = effect.call().cloned();
+        if let Effect::Wait(wait) = effect {
+            note.until = Some(now.after(wait.time));
+        }
+        let cost = prepared.cost.map(|cost| *cost);
+        if let Err(outcome) = self.budget.take(meter, id, effect, cost, &mut note) {
+            return refused(*outcome?);
+        }
+        if self.settings.keeps {
+            note.inputs = self.state.fingerprint.inputs(effect);
+            note.inputs.extend(prepared.inputs);
+        }
+        Some(Entry::Started { effect: id, note })
+    }
+
+    /// Has the host perform an effect whose beginning is recorded.
+    fn launch(&mut self, id: EffectId, effect: Effect) {
+        if let Effect::Ask(ask) = &effect {
+            let answered = self.state.running.get(id).is_some_and(|running| running.answered);
+            let is_asked = self.settings.has_approver || answered;
+            self.questions.insert(id, Question { ask: ask.clone(), is_asked });
+            if !is_asked {
+                return;
+            }
+        }
+        self.actions.push(Action::Perform(id, effect));
+    }
+}
+
+/// Whether an effect that began in a process that is gone may be performed now. Asking again and going
+/// on with a child repeat nothing, and the executor first undoes effects that can be undone.
+fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
+    match effect {
+        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) | Effect::Save(_) => true,
+        _ => class.may_repeat() || class.needs_undo(),
+    }
+}
+
+fn nobody_to_ask() -> Outcome {
+    let reason = "nobody is there to ask: the run was started without a handle or an approver";
+    Outcome::Decision(Decision::deny(reason))
+}

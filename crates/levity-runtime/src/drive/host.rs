@@ -1,0 +1,113 @@
+//! What the executor says of effects before they begin, also if it takes its time.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use levity_core::{
+    Effect, EffectId, Eventual, Executor, Machine, PrepareCx, Prepared, RuntimeError, Timestamp, World,
+};
+use levity_driver::{Action, DriverHost};
+
+use super::{BATCH, Driver, SLICE};
+
+/// What the executor has yet to say. Mostly it says all at once, and a run has no room for this.
+#[derive(Default)]
+pub(super) struct Preparing(Option<Box<FuturesUnordered<BoxFuture<'static, Answer>>>>);
+
+/// What the executor says of an effect.
+type Answer = (EffectId, Prepared);
+
+impl Preparing {
+    pub(super) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// The next answer. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Answer {
+        match &mut self.0 {
+            Some(waiting) => match waiting.next().await {
+                Some(answer) => answer,
+                None => pending().await,
+            },
+            None => pending().await,
+        }
+    }
+}
+
+/// Asks the executor for the core; answers that take time are waited for beside all else that happens.
+struct Host<'a> {
+    executor: &'a dyn Executor,
+    cx: PrepareCx,
+    preparing: &'a mut Preparing,
+    late: Lateness,
+}
+
+impl DriverHost for Host<'_> {
+    fn prepare(&mut self, id: EffectId, effect: &Effect) -> Option<Prepared> {
+        match self.executor.prepare(effect, &self.cx) {
+            Eventual::Known(prepared) => Some(prepared),
+            Eventual::Later(later) => {
+                let answer = later.map(move |prepared| (id, prepared)).boxed();
+                self.preparing.0.get_or_insert_default().push(answer);
+                None
+            }
+        }
+    }
+
+    fn is_late(&mut self) -> bool {
+        self.late.is_late()
+    }
+}
+
+/// Whether a slice has lasted long enough since this was first asked.
+pub(super) struct Lateness {
+    world: Arc<dyn World>,
+    since: Option<Timestamp>,
+}
+
+impl Lateness {
+    pub(super) fn is_late(&mut self) -> bool {
+        let now = self.world.now();
+        now.since(*self.since.get_or_insert(now)) >= SLICE
+    }
+}
+
+impl<M: Machine + 'static> Driver<M> {
+    pub(super) fn lateness(&self) -> Lateness {
+        Lateness { world: self.around.shared.world.clone(), since: None }
+    }
+
+    fn host(&mut self) -> (&mut levity_driver::RunDriver<M>, Host<'_>) {
+        let (late, cx) = (self.lateness(), PrepareCx::new().with_cost(self.around.meter.is_budget()));
+        let (executor, preparing) = (&*self.around.executor, &mut self.preparing);
+        (&mut self.core, Host { executor, cx, preparing, late })
+    }
+
+    /// Begins the effects that may begin, until no more may or the slice is over.
+    pub(super) fn advance(&mut self) -> Result<Vec<Action>, RuntimeError> {
+        let (now, seq) = (self.now(), self.core.seq());
+        let (core, mut host) = self.host();
+        let actions = core.advance(now, BATCH, &mut host)?;
+        self.add_to_slice(seq);
+        Ok(actions)
+    }
+
+    /// Asks what an earlier process has asked.
+    pub(super) async fn ask_again(&mut self) -> Result<(), RuntimeError> {
+        let now = self.now();
+        let (core, mut host) = self.host();
+        let actions = core.ask_again(now, &mut host)?;
+        self.perform(actions).await
+    }
+
+    /// Notes an answer of the executor, and all others that have come by now; as many as a slice has room for.
+    pub(super) fn take_prepared(&mut self, (id, prepared): Answer) {
+        self.core.prepared(id, prepared);
+        for _ in 1..BATCH {
+            let Some((id, prepared)) = self.preparing.next().now_or_never() else { break };
+            self.core.prepared(id, prepared);
+        }
+    }
+}
