@@ -10,6 +10,7 @@ mod control;
 mod conversation;
 mod crash;
 mod delegate;
+mod driver;
 mod errors;
 mod first_program;
 mod fork;

@@ -14,7 +14,7 @@ use clap::Args;
 use levity::core::__private::sha256;
 use levity::core::{
     Entry, Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunLog, RunQuery,
-    RunSummary,
+    RunSummary, Snapshot,
 };
 
 use crate::state;
@@ -182,14 +182,20 @@ fn beginning(run: &RunId, first: &Record) -> String {
 impl Journal for OwnJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let mut open = self.inner.open(run).await?;
-        if !open.records.is_empty() {
+        let marked = !open.records.is_empty();
+        if marked {
             self.admit(run, &open.records).await?;
-            return Ok(open);
+        } else {
+            // Decisions that wait for a run before it has begun were made for no question.
+            open.log.posted_by_now().await?;
         }
-        // Decisions that wait for a run before it has begun were made for no question.
-        open.log.posted_by_now().await?;
-        let log = OwnLog { inner: open.log, run: run.clone(), marks: self.marks.clone(), marked: false };
+        let log = OwnLog { inner: open.log, run: run.clone(), marks: self.marks.clone(), marked };
         Ok(OpenRun::new(open.records, log))
+    }
+
+    /// Reads all records: a mark is of the first, and a snapshot in a folder that others wrote proves nothing.
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.open(run).await
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
@@ -213,7 +219,7 @@ impl Journal for OwnJournal {
     }
 }
 
-/// The log of a new run, which is marked before its first record is written.
+/// The log of a run, which is marked before its first record is written. It takes no snapshots, since none would be read.
 struct OwnLog {
     inner: Box<dyn RunLog>,
     run: RunId,
@@ -230,6 +236,18 @@ impl RunLog for OwnLog {
             self.marked = true;
         }
         self.inner.append(records).await
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        false
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        false
+    }
+
+    async fn snapshot(&mut self, _: Snapshot) -> Result<(), JournalError> {
+        Ok(())
     }
 
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {

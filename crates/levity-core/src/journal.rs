@@ -29,6 +29,12 @@ pub trait Journal: Send + Sync {
     /// Opens a run, new or old, for writing.
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError>;
 
+    /// Opens a run for writing like [`open`](Self::open), but gives its last snapshot in place of the records before that, if the
+    /// journal has one. A snapshot that is damaged, or that does not belong to the records, is as good as none.
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.open(run).await
+    }
+
     /// The runs it keeps that `query` asks for; oldest first, unless it says otherwise.
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError>;
 
@@ -68,6 +74,10 @@ macro_rules! forward_journal {
                 (**self).open(run).await
             }
 
+            async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+                (**self).open_latest(run).await
+            }
+
             async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
                 (**self).list(query).await
             }
@@ -99,6 +109,23 @@ pub trait RunLog: Send {
     /// Adds records at the end.
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError>;
 
+    /// Returns whether the log takes snapshots at all.
+    fn takes_snapshots(&self) -> bool {
+        false
+    }
+
+    /// Returns whether it is time for a snapshot: enough was appended since the last one.
+    fn wants_snapshot(&self) -> bool {
+        false
+    }
+
+    /// Keeps a snapshot of the run after all that was appended, in place of the last one. A journal that cannot keep it says so by
+    /// an error, and the run goes on without.
+    async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
+        let _ = snapshot;
+        Ok(())
+    }
+
     /// Waits until others have left word for the run, and gives it out, oldest first.
     ///
     /// What was given out is forgotten with the next append, in one go; until then, whoever opens the run
@@ -119,9 +146,28 @@ pub trait RunLog: Send {
     }
 }
 
+/// The state of a run after its first records. A journal that keeps one need not read those records for a run to go on.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The number of the first record that is not in it.
+    pub seq: u64,
+    /// The state, which only levity's driver reads.
+    pub state: Value,
+}
+
+impl Snapshot {
+    /// A snapshot of a run up to this record.
+    pub fn new(seq: u64, state: Value) -> Self {
+        Self { seq, state }
+    }
+}
+
 /// A run that was opened.
 #[non_exhaustive]
 pub struct OpenRun {
+    /// The state of the run before `records`, if it was opened [from its last snapshot](Journal::open_latest).
+    pub snapshot: Option<Snapshot>,
     /// What happened before.
     pub records: Vec<Record>,
     /// Takes what happens next.
@@ -136,7 +182,14 @@ impl OpenRun {
 
     /// The same, of a log that is boxed already.
     pub fn from_parts(records: Vec<Record>, log: Box<dyn RunLog>) -> Self {
-        Self { records, log }
+        Self { snapshot: None, records, log }
+    }
+
+    /// The same with a snapshot, which `records` follow.
+    #[must_use]
+    pub fn with_snapshot(mut self, snapshot: Snapshot) -> Self {
+        self.snapshot = Some(snapshot);
+        self
     }
 }
 

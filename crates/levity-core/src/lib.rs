@@ -81,7 +81,8 @@ pub use guard::{Guard, GuardCx, Intervention, Screened, Screener, Stage, Subject
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
-    Command, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog, Spent,
+    Command, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog,
+    Snapshot, Spent,
 };
 pub use limits::{Limit, Limits};
 pub use lost::{LostCall, Resolution, Resolver};

@@ -73,13 +73,16 @@ pub struct DriverSettings {
     pub resumes: bool,
     /// Whether the host has an approver, which answers every question.
     pub has_approver: bool,
+    /// Whether [snapshots](RunDriver::snapshot) are made. The driver then keeps a copy of each effect under way.
+    pub snapshots: bool,
 }
 
 impl DriverSettings {
     /// Settings of a run at the top, whose records are kept and whose questions somebody may answer.
     pub fn new(meter: Arc<Meter>) -> Self {
-        let (depth, origin, resumes, has_approver) = (0, None, false, false);
-        Self { meter, depth, origin, keeps: true, is_reachable: true, resumes, has_approver }
+        let (depth, origin, keeps, is_reachable) = (0, None, true, true);
+        let (resumes, has_approver, snapshots) = (false, false, false);
+        Self { meter, depth, origin, keeps, is_reachable, resumes, has_approver, snapshots }
     }
 }
 
@@ -144,8 +147,13 @@ struct Preparing {
 impl<M: Machine> RunDriver<M> {
     /// A driver of a run of this machine. Feed it the run's records, if there are any, before it begins.
     pub fn new(run: RunId, machine: M, settings: DriverSettings) -> Self {
+        Self::of(State::new(run, machine), settings)
+    }
+
+    pub(crate) fn of(mut state: State<M>, settings: DriverSettings) -> Self {
+        state.snapshots = settings.snapshots;
         Self {
-            state: State::new(run, machine),
+            state,
             settings,
             budget: Budget::default(),
             questions: ById::default(),
@@ -207,6 +215,19 @@ impl<M: Machine> RunDriver<M> {
             self.stage(now, vec![Entry::Commanded(Command::Resume)]);
         }
         self.check()
+    }
+
+    pub(crate) fn state(&self) -> &State<M> {
+        &self.state
+    }
+
+    pub(crate) fn settings(&self) -> &DriverSettings {
+        &self.settings
+    }
+
+    /// An effect that an earlier process has lost, and that somebody looks for.
+    pub(crate) fn looked_up(&self, id: EffectId) -> Option<&Effect> {
+        self.lookups.get(id)
     }
 
     /// The record by which the machine broke its contract, if it did. Nothing of a run that diverged is written.

@@ -16,6 +16,7 @@ mod fingerprint;
 mod fork;
 mod meter;
 mod replay;
+mod snapshot;
 mod state;
 
 pub use budget::tally;
@@ -23,3 +24,4 @@ pub use driver::{Action, DriverHost, DriverSettings, EffectResult, EffectStart, 
 pub use fork::{Fork, cut};
 pub use meter::Meter;
 pub use replay::{Replay, changes, check_setup, opened, replay, restore_from, setup_of};
+pub use snapshot::RunSnapshot;

@@ -6,6 +6,8 @@ use levity_core::{
     Timestamp,
 };
 
+use serde_json::Value;
+
 use crate::budget::Tally;
 use crate::fingerprint::Fingerprint;
 
@@ -33,9 +35,13 @@ pub(crate) struct State<M> {
     /// Words of the host since the last call of a model.
     pub(crate) said: usize,
     /// What the run has used, but for effects under way.
-    tally: Tally,
+    pub(crate) tally: Tally,
+    /// How the run was opened, if snapshots are made of it; without the state that the machine had then.
+    pub(crate) opened_as: Option<Box<Opened>>,
+    /// Whether snapshots are made.
+    pub(crate) snapshots: bool,
     /// The calls that have no final outcome yet.
-    line: Line,
+    pub(crate) line: Line,
     /// The executor has not been asked about effects from this number on, nor about those in `again`.
     unprepared: EffectId,
     again: Vec<EffectId>,
@@ -71,7 +77,17 @@ pub(crate) struct Running {
     pub(crate) again: bool,
     /// Whether the executor answers it, if it is a question.
     pub(crate) answered: bool,
-    call: Option<CallId>,
+    /// A copy of the effect while somebody performs it, if snapshots are made.
+    pub(crate) launched: Option<Box<Effect>>,
+    pub(crate) call: Option<CallId>,
+}
+
+impl Running {
+    pub(crate) fn new(note: EffectNote, seq: u64, effect: Effect) -> Self {
+        let call = effect.call().cloned();
+        let (cleared, again, answered, launched) = (false, false, false, None);
+        Self { note, seq, effect: Some(effect), cleared, again, answered, launched, call }
+    }
 }
 
 impl<M: Machine> State<M> {
@@ -93,6 +109,8 @@ impl<M: Machine> State<M> {
             ended: false,
             said: 0,
             tally: Tally::default(),
+            opened_as: None,
+            snapshots: false,
             line: Line::default(),
             unprepared: EffectId::new(0),
             again: Vec::new(),
@@ -123,11 +141,7 @@ impl<M: Machine> State<M> {
                     matches!(&effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission);
                 self.line.join(call, !asks);
             }
-            // Numbers count upwards, unless the machine breaks its contract.
-            if id < self.unprepared {
-                self.again.push(id);
-            }
-            self.queue.insert(id, Wanted { effect, prepared: None, answered: false });
+            wanted(&mut self.queue, &mut self.again, self.unprepared, id, effect);
         }
         let Some(told) = told else { return Ok(()) };
         let events = own.into_iter().chain(self.step.events.drain(..));
@@ -149,7 +163,12 @@ impl<M: Machine> State<M> {
             return Err(self.diverged(None, "the run had ended before it"));
         }
         match entry {
-            Entry::Opened(Opened { machine, wrap, low, .. }) => {
+            Entry::Opened(mut opened) => {
+                let (machine, wrap, low) = (opened.machine.clone(), opened.wrap, opened.low);
+                if self.snapshots {
+                    opened.state = Value::Null;
+                    self.opened_as = Some(Box::new(opened));
+                }
                 self.opened = at;
                 self.wrapped = wrap.is_some();
                 told.push(EventKind::RunStarted { machine });
@@ -256,13 +275,10 @@ impl<M: Machine> State<M> {
         if watched {
             told.extend(started_event(&self.run, id, &effect, note.until));
         }
-        let call = effect.call().cloned();
-        if let Some(call) = call.as_ref().filter(|_| note.kind != EffectKind::Ask) {
+        if let Some(call) = effect.call().filter(|_| note.kind != EffectKind::Ask) {
             self.line.set_alone(call, note.alone);
         }
-        let effect = Some(effect);
-        let (seq, cleared) = (self.seq, false);
-        self.running.insert(id, Running { note, seq, effect, cleared, again, answered, call });
+        self.running.insert(id, Running { again, answered, ..Running::new(note, self.seq, effect) });
         self.begun.push_back(id);
         Ok(())
     }
@@ -328,6 +344,11 @@ impl<M: Machine> State<M> {
     /// What the run has used so far. Effects under way count in full.
     pub(crate) fn spent(&self) -> Spent {
         self.tally.with(self.running.iter().map(|(_, running)| &running.note))
+    }
+
+    /// Adds an effect that the machine wants.
+    pub(crate) fn want(&mut self, id: EffectId, effect: Effect) {
+        wanted(&mut self.queue, &mut self.again, self.unprepared, id, effect);
     }
 
     /// Fingerprints of what goes into an effect that is wanted.
@@ -487,6 +508,20 @@ impl<M: Machine> State<M> {
     pub(crate) fn diverged(&self, effect: Option<EffectId>, what: impl Into<String>) -> Divergence {
         Divergence::new(&self.run, self.seq, effect, what)
     }
+}
+
+fn wanted(
+    queue: &mut ById<Wanted>,
+    again: &mut Vec<EffectId>,
+    unprepared: EffectId,
+    id: EffectId,
+    effect: Effect,
+) {
+    // Numbers count upwards, unless the machine breaks its contract.
+    if id < unprepared {
+        again.push(id);
+    }
+    queue.insert(id, Wanted { effect, prepared: None, answered: false });
 }
 
 fn started_event(

@@ -6,15 +6,16 @@ use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
     Approver, Ask, CancelToken, Command, ControlError, Digest, Divergence, Effect, EffectCx, EffectId, Event,
-    EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, OpenRun, Outcome, Post, RunId, RunLog,
+    EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, Outcome, Post, Record, RunId, RunLog,
     RuntimeError, Timestamp, Values, World,
 };
-use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes, setup_of};
+use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes};
 use tokio::sync::oneshot;
 
 use crate::control::{Line, Order};
 use crate::events::Hub;
 use crate::runtime::{LaterRestore, Shared};
+use crate::stored::StoredRun;
 use crate::trace::{Above, Trace};
 
 mod audit;
@@ -138,6 +139,35 @@ impl Slice {
     }
 }
 
+/// What a driver is made of beside its core.
+struct Loaded {
+    setup: Vec<(String, Digest)>,
+    log: Box<dyn RunLog>,
+    around: Around,
+    line: Option<Line>,
+}
+
+impl Loaded {
+    /// The core of a driver, and the records that it has yet to fold in.
+    fn split<M: Machine>(
+        run: RunId,
+        machine: M,
+        open: StoredRun,
+        around: Around,
+        line: Option<Line>,
+    ) -> (RunDriver<M>, Vec<Record>, Self) {
+        let setup = open.opened().map(|opened| opened.setup.clone()).unwrap_or_default();
+        let StoredRun { snapshot, records, log, .. } = open;
+        let mut settings = around.settings(line.is_some());
+        settings.snapshots = log.takes_snapshots();
+        let core = match snapshot {
+            Some(snapshot) => RunDriver::restore(run, machine, *snapshot, settings),
+            None => RunDriver::new(run, machine, settings),
+        };
+        (core, records, Self { setup, log, around, line })
+    }
+}
+
 /// The machine as it was left, and why it was left, if it did not end.
 pub(crate) type Driven<M> = Result<M, (Option<M>, RuntimeError)>;
 
@@ -146,34 +176,28 @@ impl<M: Machine + 'static> Driver<M> {
     pub(crate) fn new(
         run: RunId,
         machine: M,
-        open: OpenRun,
+        open: StoredRun,
         fork: Option<Box<Fork>>,
         around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let mut core = RunDriver::new(run, machine, around.settings(line.is_some()));
-        let OpenRun { records, log, .. } = open;
-        around.count(core.run(), &records);
-        let setup = setup_of(&records);
+        let (mut core, records, loaded) = Loaded::split(run, machine, open, around, line);
         let folded = match fork {
             Some(fork) => core.fold_fork(*fork, records),
             None => records.into_iter().try_for_each(|record| core.fold(record)),
         };
-        Self::of(core, folded, &setup, log, around, line)
+        Self::of(core, folded, loaded)
     }
 
     /// The same for a run with many records: others have the thread in between.
     pub(crate) async fn load(
         run: RunId,
         machine: M,
-        open: OpenRun,
+        open: StoredRun,
         around: Around,
         line: Option<Line>,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let mut core = RunDriver::new(run, machine, around.settings(line.is_some()));
-        let OpenRun { records, log, .. } = open;
-        around.count(core.run(), &records);
-        let setup = setup_of(&records);
+        let (mut core, records, loaded) = Loaded::split(run, machine, open, around, line);
         let mut folded = Ok(());
         for (number, record) in (1..).zip(records) {
             folded = core.fold(record);
@@ -184,23 +208,22 @@ impl<M: Machine + 'static> Driver<M> {
                 tokio::task::yield_now().await;
             }
         }
-        Self::of(core, folded, &setup, log, around, line)
+        Self::of(core, folded, loaded)
     }
 
     /// The driver of a run whose records were folded in.
     fn of(
         mut core: RunDriver<M>,
         folded: Result<(), Divergence>,
-        setup: &[(String, Digest)],
-        log: Box<dyn RunLog>,
-        mut around: Around,
-        line: Option<Line>,
+        loaded: Loaded,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
+        let Loaded { setup, log, mut around, line } = loaded;
         if let Err(divergence) = folded {
-            let divergence = divergence.since(&changes(setup, &around.executor.inspect().setup));
+            let divergence = divergence.since(&changes(&setup, &around.executor.inspect().setup));
             return Err((core.into_machine(), divergence.into()));
         }
         core.take_over();
+        around.count(core.run(), core.seq(), &core.spent());
         let (above, name) = (std::mem::take(&mut around.above), around.name.as_deref());
         let trace = Trace::run(core.run(), core.machine(), name, core.seq() > 0, above);
         Ok(Box::new(Self {
@@ -376,6 +399,12 @@ impl<M: Machine + 'static> Driver<M> {
     /// Writes down that effects begin, and has them performed.
     async fn perform(&mut self, actions: Vec<Action>) -> Result<(), RuntimeError> {
         self.commit().await?;
+        if self.log.wants_snapshot()
+            && let Some(snapshot) = self.core.snapshot()
+        {
+            // It only saves time when the run is resumed.
+            let _ = self.log.snapshot(snapshot).await;
+        }
         self.trace.begins(&actions);
         actions.into_iter().for_each(|action| self.launch(action));
         Ok(())

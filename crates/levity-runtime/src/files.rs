@@ -1,12 +1,12 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
     Durability, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
-    RunQuery, RunSummary,
+    RunQuery, RunSummary, Snapshot,
 };
 use tokio::sync::Semaphore;
 
@@ -14,11 +14,13 @@ mod bodies;
 pub(crate) mod format;
 mod list;
 mod remove;
+mod snapshot;
 
 use bodies::{Bodies, Kept, Texts};
 #[cfg(feature = "sqlite")]
 pub(crate) use format::{DEEP, depth};
 use levity_system::files as private;
+use snapshot::LastLine;
 
 /// Keeps each run in a file of its own: one JSON object on a line for each record.
 ///
@@ -28,6 +30,7 @@ use levity_system::files as private;
 ///
 /// - A record is on the disk when `append` returns, as far as that matters: see [`Durability`].
 /// - A run is driven by one process at a time: its file is locked.
+/// - A run is resumed from its last snapshot, `.r.snapshot`, which may be deleted at any time.
 /// - A last line that was not written to its end is cut off when the run is opened. Anything else that is
 ///   not as it should be is refused and left as it is.
 ///
@@ -49,8 +52,13 @@ use levity_system::files as private;
 pub struct FileJournal {
     dir: Arc<Path>,
     durability: Durability,
+    /// After how many bytes a snapshot is taken, at least.
+    snapshots: u64,
     room: Arc<Room>,
 }
+
+/// After how many bytes of records a snapshot is taken, unless told.
+const SNAPSHOTS: u64 = 1 << 20;
 
 /// How many more may read at the same time.
 #[derive(Debug)]
@@ -78,6 +86,7 @@ impl FileJournal {
         let journal = Self {
             dir: dir.into(),
             durability: Durability::default(),
+            snapshots: SNAPSHOTS,
             room: Arc::new(Room {
                 reads: Arc::new(Semaphore::new(READS)),
                 lists: Arc::new(Semaphore::new(LISTS)),
@@ -98,6 +107,14 @@ impl FileJournal {
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at least as many as that one has; 1 MiB
+    /// by default. A run is resumed from its last snapshot, so that resuming it takes no longer the longer it gets.
+    #[must_use]
+    pub fn with_snapshot_interval(mut self, bytes: u64) -> Self {
+        self.snapshots = bytes;
         self
     }
 
@@ -138,21 +155,78 @@ impl FileJournal {
         private::check_size(&file, private::LARGEST).map_err(|error| failed(&path, "read", error))?;
         file.read_to_end(&mut bytes).map_err(|error| failed(&path, "read", error))?;
         let read = format::read(run, &path, &bytes, &bodies)?;
-        if read.good < bytes.len() {
-            file.set_len(read.good as u64).map_err(|error| failed(&path, "mended", error))?;
+        if read.records.is_empty() {
+            // A snapshot of a run that was deleted by hand is of no use to this one.
+            snapshot::remove(&path);
         }
-        let log = FileLog {
+        let good = bytes.get(..read.good).unwrap_or_default();
+        let last = LastLine::of(good, read.good as u64);
+        let log = self.log(run, path, file, (bytes.len(), last))?;
+        Ok(OpenRun::new(read.records, log))
+    }
+
+    /// Opens a run from its last snapshot, if there is a good one.
+    fn open_latest_now(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let path = self.path(run)?;
+        let mut file = lock(&path, run)?;
+        match self.read_after_snapshot(run, &path, &mut file) {
+            Some((snapshot, records, found)) => {
+                let log = self.log(run, path, file, found)?;
+                Ok(OpenRun::new(records, log).with_snapshot(snapshot))
+            }
+            None => {
+                drop(file);
+                self.open_now(run)
+            }
+        }
+    }
+
+    /// The snapshot of a run and the records behind it, the length of the file, and the last line that is good. Flaws are
+    /// found again when all of the file is read.
+    fn read_after_snapshot(
+        &self,
+        run: &RunId,
+        path: &Path,
+        file: &mut File,
+    ) -> Option<(Snapshot, Vec<Record>, (usize, LastLine))> {
+        let (snapshot, last) = snapshot::read(path, run, file)?;
+        private::check_size(file, private::LARGEST).ok()?;
+        file.seek(SeekFrom::Start(last.end)).ok()?;
+        let (mut bytes, place) = (Vec::new(), usize::try_from(last.end).ok()?);
+        file.read_to_end(&mut bytes).ok()?;
+        let read = format::read_from(path, &bytes, (snapshot.seq, place), &self.bodies()).ok()?;
+        let last = match bytes.get(..read.good - place) {
+            Some(good) if !good.is_empty() => LastLine::of(good, read.good as u64),
+            _ => last,
+        };
+        Some((snapshot, read.records, (place + bytes.len(), last)))
+    }
+
+    /// The log of a file of this length, without what stands behind its last good line.
+    fn log(
+        &self,
+        run: &RunId,
+        path: PathBuf,
+        file: File,
+        (len, last): (usize, LastLine),
+    ) -> Result<FileLog, JournalError> {
+        if last.end < len as u64 {
+            file.set_len(last.end).map_err(|error| failed(&path, "mended", error))?;
+        }
+        Ok(FileLog {
             file: Arc::new(file),
             run: run.clone(),
             dir: self.dir.clone(),
             path,
-            bodies,
-            len: read.good as u64,
+            bodies: self.bodies(),
+            len: last.end,
+            last,
+            since_snapshot: 0,
+            snapshots: self.snapshots,
             listed: false,
             durability: self.durability,
             usable: true,
-        };
-        Ok(OpenRun::new(read.records, log))
+        })
     }
 
     /// Reads without the lock and without mending anything: somebody may be writing.
@@ -203,6 +277,11 @@ impl Journal for FileJournal {
         on_thread(move || journal.open_now(&run)).await
     }
 
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let (journal, run) = (self.clone(), run.clone());
+        on_thread(move || journal.open_latest_now(&run)).await
+    }
+
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         let (journal, run) = (self.clone(), run.clone());
         in_room(&self.room.reads, move || journal.read_now(&run)).await
@@ -228,6 +307,10 @@ struct FileLog {
     path: PathBuf,
     bodies: Bodies,
     len: u64,
+    last: LastLine,
+    /// How many bytes were appended since the last snapshot, and after how many the next one is taken.
+    since_snapshot: u64,
+    snapshots: u64,
     /// Whether it is certain that a power cut leaves the file's name in its folder.
     listed: bool,
     durability: Durability,
@@ -252,6 +335,8 @@ impl RunLog for FileLog {
             format::write(record, Some(&mut aside), &mut bytes)?;
         }
         let kept = self.keep(aside).await?;
+        let last = LastLine::of(&bytes, self.len + bytes.len() as u64);
+        self.since_snapshot += bytes.len() as u64;
         if cfg!(unix) && new && records.len() > 1 {
             self.write_whole(bytes).await?;
         } else {
@@ -265,7 +350,24 @@ impl RunLog for FileLog {
             synced.await.map_err(|error| failed(&self.path, "synced", error))?;
             self.listed = true;
         }
-        self.usable = true;
+        (self.usable, self.last) = (true, last);
+        Ok(())
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        true
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        self.usable && self.since_snapshot >= self.snapshots
+    }
+
+    async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
+        let (path, run, last) = (self.path.clone(), self.run.clone(), self.last);
+        // If it fails, the next one is as far away.
+        self.since_snapshot = 0;
+        let len = on_thread(move || snapshot::write(&path, &run, snapshot, last)).await?;
+        self.snapshots = self.snapshots.max(len);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary};
+use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary, Snapshot};
 
 /// Keeps records in memory, for as long as the process lives.
 ///
@@ -30,12 +30,23 @@ pub struct MemoryJournal(Arc<Mutex<Kept>>);
 struct Kept {
     runs: BTreeMap<RunId, Vec<Record>>,
     open: HashSet<RunId>,
+    snapshots: BTreeMap<RunId, Snapshot>,
+    /// After how many records a snapshot is wanted.
+    interval: Option<u64>,
 }
 
 impl MemoryJournal {
     /// An empty journal.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Has a snapshot taken after every so many records of a run. In memory that saves little: it is for tests of machines, whose
+    /// state is then restored from snapshots.
+    #[must_use]
+    pub fn with_snapshots(self, interval: u64) -> Self {
+        self.kept().interval = Some(interval);
+        self
     }
 
     /// The records of a run; empty when it has none.
@@ -58,6 +69,15 @@ impl Journal for MemoryJournal {
         Ok(OpenRun::new(self.records(run), log))
     }
 
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        let mut open = self.open(run).await?;
+        if let Some(snapshot) = self.kept().snapshots.get(run) {
+            open.records.retain(|record| record.seq >= snapshot.seq);
+            open.snapshot = Some(snapshot.clone());
+        }
+        Ok(open)
+    }
+
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         Ok(self.records(run))
     }
@@ -76,6 +96,7 @@ impl Journal for MemoryJournal {
         }
         let before = kept.runs.len();
         kept.runs.retain(|other, _| !other.is_within(run));
+        kept.snapshots.retain(|other, _| !other.is_within(run));
         Ok(kept.runs.len() < before)
     }
 }
@@ -90,6 +111,24 @@ impl RunLog for MemoryLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let mut kept = self.journal.kept();
         kept.runs.entry(self.run.clone()).or_default().extend_from_slice(records);
+        Ok(())
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        self.journal.kept().interval.is_some()
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        let kept = self.journal.kept();
+        let count = kept.runs.get(&self.run).map_or(0, Vec::len) as u64;
+        let last = kept.snapshots.get(&self.run).map_or(0, |snapshot| snapshot.seq);
+        kept.interval.is_some_and(|interval| count.saturating_sub(last) >= interval)
+    }
+
+    async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
+        // As a journal on a disk does: what is kept is text.
+        let state = serde_json::from_str(&snapshot.state.to_string()).unwrap_or_default();
+        self.journal.kept().snapshots.insert(self.run.clone(), Snapshot::new(snapshot.seq, state));
         Ok(())
     }
 }

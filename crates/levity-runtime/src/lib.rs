@@ -42,6 +42,7 @@ mod runnable;
 mod runtime;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stored;
 mod tell;
 #[cfg(feature = "tracing")]
 mod trace;

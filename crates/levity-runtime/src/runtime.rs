@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, Opened, Record, RunId,
-    RuntimeError, Secrets, World,
+    Cause, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, RunId, RuntimeError,
+    Secrets, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -18,8 +18,9 @@ use crate::drive::{AT_ONCE, Around, Driven, Driver, Given, meter};
 use crate::events::{CloseOnDrop, Events, Hub, Watcher};
 use crate::journal::NoJournal;
 use crate::runnable::{LeaseFuture, Made};
+use crate::stored::StoredRun;
 use crate::trace::Above;
-use levity_driver::{Fork, cut, restore_from};
+use levity_driver::{Fork, cut};
 use levity_system::SystemWorld;
 
 /// Drives machines: performs their effects, journals what happens, keeps them within their limits and
@@ -188,9 +189,7 @@ impl Runtime {
             given: job.given,
         };
         let driver = match fork {
-            None if open.records.len() > AT_ONCE => {
-                Driver::load(run.clone(), machine, open, around, line).await
-            }
+            None if open.len() > AT_ONCE => Driver::load(run.clone(), machine, open, around, line).await,
             fork => Driver::new(run.clone(), machine, open, fork, around, line),
         };
         let driver = match driver {
@@ -216,12 +215,10 @@ impl Runtime {
                 self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
             }
             Origin::Stored(restore, lease) => {
-                let open = self.shared.journal.open(run).await.map_err(|error| (None, error.into()))?;
-                on_its_own(run, &open.records).map_err(|error| (None, error))?;
-                let machine = restore_from(run, &open.records, restore).map_err(|error| (None, error))?;
-                let limits = limits.unwrap_or_else(|| Box::new(limits_of(&open.records)));
-                let lease = lease.and_then(|lease| lease(&machine));
-                let lease = match self.lease(run, lease, &open.records, &mut line).await {
+                let (machine, open) = self.stored(run, &*restore).await.map_err(|error| (None, error))?;
+                let limits = limits.unwrap_or_else(|| Box::new(open.limits()));
+                let lease = lease.filter(|_| !open.is_ended()).and_then(|lease| lease(&machine));
+                let lease = match self.lease(run, lease, &mut line).await {
                     Ok(lease) => lease,
                     Err(error) => return Err((Some(machine), error)),
                 };
@@ -236,6 +233,7 @@ impl Runtime {
         let Made { machine, lease } = machine;
         match self.shared.journal.open(run).await {
             Ok(open) if open.records.is_empty() => {
+                let open = StoredRun::from(open);
                 Ok(Ready { machine, lease, open, limits: limits.unwrap_or_default(), line, fork: None })
             }
             Ok(_) => Err((Some(machine), RuntimeError::Exists(run.clone()))),
@@ -243,17 +241,34 @@ impl Runtime {
         }
     }
 
-    /// Waits for the lease of a run that goes on, unless it has ended. One that is cancelled meanwhile needs no lease:
-    /// it only writes its end.
+    /// Opens an old run and builds its machine, from its last snapshot if there is a good one.
+    async fn stored<M>(
+        &self,
+        run: &RunId,
+        restore: &(dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync),
+    ) -> Result<(M, StoredRun), RuntimeError> {
+        let journal = &*self.shared.journal;
+        let open = StoredRun::from(journal.open_latest(run).await?);
+        open.check_is_own(run)?;
+        match open.restore(run, restore) {
+            // A snapshot only saves time: without it, all records are read.
+            Err(_) if open.has_snapshot() => {
+                drop(open);
+                let open = StoredRun::from(journal.open(run).await?);
+                Ok((open.restore(run, restore)?, open))
+            }
+            machine => Ok((machine?, open)),
+        }
+    }
+
+    /// Waits for the lease of a run that goes on. One that is cancelled meanwhile needs no lease: it only writes its end.
     async fn lease(
         &self,
         run: &RunId,
         lease: Option<LeaseFuture>,
-        records: &[Record],
         line: &mut Option<Line>,
     ) -> Result<Option<Lease>, RuntimeError> {
-        let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
-        let Some(lease) = lease.filter(|_| !ended) else { return Ok(None) };
+        let Some(lease) = lease else { return Ok(None) };
         let run = run.clone();
         tokio::select! {
             lease = lease => lease.map(Some).map_err(|cause| RuntimeError::Prepare { run, cause }),
@@ -291,7 +306,7 @@ impl Runtime {
         Ok(Ready {
             machine,
             lease: None,
-            open: OpenRun::from_parts(records, open.log),
+            open: StoredRun::from(OpenRun::from_parts(records, open.log)),
             limits,
             line,
             fork: Some(Box::new(fork)),
@@ -336,25 +351,6 @@ async fn passed(world: &dyn World, time: Option<Duration>) {
     }
 }
 
-/// Whether a run may be driven by itself: one that another started is driven by what that one gives it.
-fn on_its_own(run: &RunId, records: &[Record]) -> Result<(), RuntimeError> {
-    match (records.first().map(|record| &record.entry), run.parent()) {
-        (Some(Entry::Opened(Opened { origin: Some(_), .. })), Some(above)) => {
-            let reason = format!("run `{above}` started it; resume that one, and it goes on, too");
-            Err(RuntimeError::Restore { run: run.clone(), reason })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What the run was allowed to use when it was made.
-fn limits_of(records: &[Record]) -> Limits {
-    match records.first().map(|record| &record.entry) {
-        Some(Entry::Opened(opened)) => *opened.limits,
-        _ => Limits::default(),
-    }
-}
-
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime").field("keeps", &self.shared.journal.keeps()).finish_non_exhaustive()
@@ -364,13 +360,13 @@ impl fmt::Debug for Runtime {
 /// What an old run must hold before it goes on.
 type Leasing<M> = Box<dyn FnOnce(&M) -> Option<LeaseFuture> + Send>;
 
-type Restore<M> = Box<dyn FnOnce(&MachineKind, &Value) -> Result<M, String> + Send>;
+type Restore<M> = Box<dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync>;
 
 /// A run that can be driven.
 struct Ready<M> {
     machine: M,
     lease: Option<Lease>,
-    open: OpenRun,
+    open: StoredRun,
     limits: Box<Limits>,
     line: Option<Line>,
     fork: Option<Box<Fork>>,
@@ -438,11 +434,12 @@ impl<M> Job<M> {
         Self::of(Origin::Later(Box::pin(machine)), executor)
     }
 
-    /// An old run, to go on from its journal. `restore` builds its machine from the state it began with.
+    /// An old run, to go on from its journal. `restore` builds its machine from a state that it has saved: the one it began with,
+    /// or a later one.
     pub fn resume(
         run: RunId,
         executor: Arc<dyn Executor>,
-        restore: impl FnOnce(&MachineKind, &Value) -> Result<M, String> + Send + 'static,
+        restore: impl Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync + 'static,
     ) -> Self {
         Self::of(Origin::Stored(Box::new(restore), None), executor).id(run)
     }

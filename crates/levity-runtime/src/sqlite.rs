@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunQuery, RunSummary, World,
+    Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunQuery, RunSummary, Timestamp,
+    World,
 };
 
 use crate::Durability;
@@ -125,6 +126,14 @@ impl SqliteJournal {
         Self::at(Place { world: Arc::new(world), ..Place::clone(&self.store.place) })
     }
 
+    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at least as many as that one has; 1 MiB
+    /// by default. A run is resumed from its last snapshot, so that resuming it takes no longer the longer it gets. The changed copy is
+    /// an owner of its own.
+    #[must_use]
+    pub fn with_snapshot_interval(self, bytes: usize) -> Self {
+        Self::at(Place { snapshots: bytes, ..Place::clone(&self.store.place) })
+    }
+
     fn writer(&self) -> Result<Arc<Writer>, JournalError> {
         let mut writer = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = &*writer {
@@ -147,6 +156,14 @@ impl SqliteJournal {
             seen
         });
         seen.await
+    }
+
+    /// A run that was taken, with all its records.
+    async fn open_whole(&self, run: &RunId, held: Held) -> Result<OpenRun, JournalError> {
+        let records = if held.new { Vec::new() } else { self.read(run).await? };
+        let summary = RunSummary::of(run, &records);
+        let summary = summary.unwrap_or_else(|| RunSummary::new(run.clone(), Timestamp::default()));
+        Ok(OpenRun::new(records, SqliteLog::new(held, summary, self.store.place.snapshots)))
     }
 
     /// Takes the run for this owner.
@@ -186,9 +203,24 @@ impl Journal for SqliteJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         check_id(run)?;
         let held = self.take(run).await?;
-        let records = if held.new { Vec::new() } else { self.read(run).await? };
-        let log = SqliteLog::new(run, held, &records);
-        Ok(OpenRun::new(records, log))
+        self.open_whole(run, held).await
+    }
+
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        check_id(run)?;
+        let held = self.take(run).await?;
+        if held.new {
+            return self.open_whole(run, held).await;
+        }
+        let (id, room) = (run.clone(), self.store.readers.room_for_whole().await);
+        match self.look(room, move |readers| readers.after_snapshot(&id)).await {
+            Ok(Some((snapshot, records, summary))) => {
+                let log = SqliteLog::new(held, summary, self.store.place.snapshots);
+                Ok(OpenRun::new(records, log).with_snapshot(snapshot))
+            }
+            // Flaws are found again when all records are read.
+            _ => self.open_whole(run, held).await,
+        }
     }
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {

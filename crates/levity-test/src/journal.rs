@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use levity_core::{
     Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunLog, RunQuery, RunSummary,
+    Snapshot,
 };
 
 /// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
@@ -97,6 +98,11 @@ impl FaultyJournal {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn faulty(&self, mut opened: OpenRun) -> OpenRun {
+        opened.log = Box::new(FaultyLog { inner: opened.log, journal: self.clone(), broken: false });
+        opened
+    }
+
     /// Counts an append, and says how many of its records are kept, or why it fails if it does.
     fn admit(&self, records: usize) -> Result<usize, JournalError> {
         let mut counts = self.counts();
@@ -127,9 +133,14 @@ impl Journal for FaultyJournal {
         if self.plan.opens_fail {
             return Err(fault("open fails as planned"));
         }
-        let opened = self.inner.open(run).await?;
-        let log = FaultyLog { inner: opened.log, journal: self.clone(), broken: false };
-        Ok(OpenRun::new(opened.records, log))
+        Ok(self.faulty(self.inner.open(run).await?))
+    }
+
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        if self.plan.opens_fail {
+            return Err(fault("open fails as planned"));
+        }
+        Ok(self.faulty(self.inner.open_latest(run).await?))
     }
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
@@ -175,6 +186,18 @@ impl RunLog for FaultyLog {
         }
         self.broken = false;
         Ok(())
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        self.inner.takes_snapshots()
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        self.inner.wants_snapshot()
+    }
+
+    async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
+        self.inner.snapshot(snapshot).await
     }
 
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {

@@ -19,6 +19,7 @@
 //! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and chance.
 //! - [`WordEmbedder`] makes vectors of words, and fails when told to.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail when told to; [`RecordingTool`] remembers its calls.
+//! - [`ManualHost`] drives a run by hand, in any order of outcomes, without an async runtime.
 //! - [`crash`] stops a scenario after every record in turn, goes on with it and compares.
 //! - [`story`] tells a run in lines that can be compared.
 //! - [`conformance`] holds an implementation of one of levity's traits to its contract.
@@ -28,6 +29,7 @@ pub mod crash;
 
 mod embed;
 mod function;
+mod host;
 mod journal;
 mod manual;
 mod script;
@@ -36,6 +38,7 @@ mod tools;
 
 pub use embed::WordEmbedder;
 pub use function::FunctionModel;
+pub use host::ManualHost;
 pub use journal::FaultyJournal;
 pub use manual::ManualWorld;
 pub use script::{ScriptError, ScriptedModel, Turn};

@@ -70,6 +70,7 @@ pub use levity_context as context;
 pub use levity_core as core;
 #[cfg(feature = "dag")]
 pub use levity_dag as dag;
+pub use levity_driver as driver;
 #[cfg(feature = "eval")]
 pub use levity_eval as eval;
 #[cfg(feature = "llm")]

@@ -228,6 +228,11 @@ impl<M: Machine> RunDriver<M> {
 
     /// Has the host perform an effect whose beginning is recorded.
     fn launch(&mut self, id: EffectId, effect: Effect) {
+        if self.settings.snapshots
+            && let Some(running) = self.state.running.get_mut(id)
+        {
+            running.launched = Some(Box::new(effect.clone()));
+        }
         if let Effect::Ask(ask) = &effect {
             let answered = self.state.running.get(id).is_some_and(|running| running.answered);
             let is_asked = self.settings.has_approver || answered;

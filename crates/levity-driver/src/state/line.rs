@@ -12,7 +12,7 @@ const FEW: usize = 16;
 /// A call that runs alone waits for all calls before it, and all behind it wait for it. Joining, leaving and asking who
 /// may begin cost about the same however long the line is.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Who has left leaves a gap; the first place is never one.
     places: VecDeque<Option<Place>>,
     /// The number of the first place.
@@ -46,7 +46,7 @@ impl Line {
     }
 
     /// Gives a call a place at the end, unless it has one.
-    pub(super) fn join(&mut self, call: &CallId, alone: bool) {
+    pub(crate) fn join(&mut self, call: &CallId, alone: bool) {
         if self.find(call).is_some() {
             return;
         }
@@ -59,6 +59,11 @@ impl Line {
             self.known =
                 calls.filter_map(|(number, place)| Some((place.as_ref()?.call.clone(), number))).collect();
         }
+    }
+
+    /// The calls in their order, and whether they run alone.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (&CallId, bool)> {
+        self.places.iter().flatten().map(|place| (&place.call, place.alone))
     }
 
     /// Takes a call out of the line, and says where it stood.

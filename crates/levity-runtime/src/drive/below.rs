@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{
-    CancelToken, EffectId, Journal, JournalError, Machine, Record, RunId, RuntimeError, Spent,
-};
+use levity_core::{CancelToken, EffectId, Journal, JournalError, Machine, RunId, RuntimeError, Spent};
 use levity_driver::{DriverSettings, tally};
 
 use super::{Around, Driver};
@@ -64,16 +62,16 @@ impl Around {
     }
 
     /// Counts what earlier processes have used in a run that is driven on.
-    pub(super) fn count(&self, run: &RunId, records: &[Record]) {
+    pub(super) fn count(&self, run: &RunId, records: u64, spent: &Spent) {
         match self.before.as_ref().and_then(|before| before.get(run)) {
             // The runs above have it in what they used.
             Some(spent) => self.meter.add_here(spent),
-            None if records.is_empty() => {}
+            None if records == 0 => {}
             // One that is only driven on to be ended was left waiting by this process, which has counted it.
             None if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) => {
-                self.meter.add_here(&tally(records).0);
+                self.meter.add_here(spent);
             }
-            None => self.meter.add(&tally(records).0),
+            None => self.meter.add(spent),
         }
     }
 }

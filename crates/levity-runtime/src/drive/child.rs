@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Child, ChildLease, ChildRun, Digest, EffectId, Ending, Entry, Executor, Failure, Journal, Lease, Machine,
-    OpenRun, Outcome, Record, RunId, RuntimeError, Status,
+    Child, ChildLease, ChildRun, Digest, EffectId, Ending, Executor, Failure, Journal, Lease, Machine,
+    Outcome, RunId, RuntimeError, Status,
 };
-use serde_json::Value;
-
 use levity_driver::{EffectResult, Meter};
 
 use super::{AT_ONCE, Around, Driver, Performed};
 use crate::runtime::LaterRestore;
+use crate::stored::StoredRun;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Runs a child to its end: a new one, or one that an earlier process left under way.
@@ -66,7 +65,7 @@ impl<M: Machine + 'static> Driver<M> {
                 given,
             };
             // In a box, since hardly any child needs the room.
-            let driver = match open.records.len() > AT_ONCE {
+            let driver = match open.len() > AT_ONCE {
                 true => Box::pin(Driver::load(run, made.machine, open, around, line)).await,
                 false => Driver::new(run, made.machine, open, None, around, line),
             };
@@ -108,7 +107,7 @@ fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn
 
 /// What came of making a child.
 enum Made {
-    Ready(Box<Child>, OpenRun, Option<Lease>),
+    Ready(Box<Child>, StoredRun, Option<Lease>),
     Refused(Outcome),
     /// It was never begun.
     Nothing,
@@ -123,21 +122,25 @@ async fn make(
     origin: Digest,
     old: bool,
 ) -> Result<Made, RuntimeError> {
-    let open = journal.open(run).await?;
-    if old && open.records.is_empty() {
+    let open = StoredRun::from(journal.open_latest(run).await?);
+    if old && open.is_new() {
         return Ok(Made::Nothing);
     }
-    let saved = open.records.first().and_then(opened);
-    if saved.is_some_and(|(_, then)| then != Some(origin)) {
+    if open.opened().is_some_and(|opened| opened.origin != Some(origin)) {
         return Err(RuntimeError::Exists(run.clone()));
     }
-    let state = saved.map(|(state, _)| state);
-    match executor.child(child, state).await {
-        Ok(mut child) => {
-            let lease = lease(run, child.lease.take(), &open.records).await?;
-            Ok(Made::Ready(Box::new(child), open, lease))
+    match executor.child(child, open.state()).await {
+        Ok(child) => ready(run, child, open).await,
+        // A snapshot only saves time: without it, all records are read.
+        Err(_) if open.has_snapshot() => {
+            drop(open);
+            let open = StoredRun::from(journal.open(run).await?);
+            match executor.child(child, open.state()).await {
+                Ok(child) => ready(run, child, open).await,
+                Err(error) => Err(RuntimeError::Restore { run: run.clone(), reason: error.explain() }),
+            }
         }
-        Err(error) if state.is_some() => {
+        Err(error) if !open.is_new() => {
             Err(RuntimeError::Restore { run: run.clone(), reason: error.explain() })
         }
         Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
@@ -145,27 +148,15 @@ async fn make(
 }
 
 /// Waits for the lease of a child. One that has ended needs none.
-async fn lease(
-    run: &RunId,
-    lease: Option<ChildLease>,
-    records: &[Record],
-) -> Result<Option<Lease>, RuntimeError> {
-    let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
-    match lease.filter(|_| !ended) {
-        Some(ChildLease::Held(lease)) => Ok(Some(lease)),
+async fn ready(run: &RunId, mut child: Child, open: StoredRun) -> Result<Made, RuntimeError> {
+    let lease = match child.lease.take().filter(|_| !open.is_ended()) {
+        Some(ChildLease::Held(lease)) => Some(lease),
         Some(ChildLease::Wanted(lease)) => {
-            lease.await.map(Some).map_err(|cause| RuntimeError::Prepare { run: run.clone(), cause })
+            Some(lease.await.map_err(|cause| RuntimeError::Prepare { run: run.clone(), cause })?)
         }
-        _ => Ok(None),
-    }
-}
-
-/// The state that a run's machine was in before its first input, and which run it belongs to.
-fn opened(first: &Record) -> Option<(&Value, Option<Digest>)> {
-    match &first.entry {
-        Entry::Opened(opened) => Some((&opened.state, opened.origin)),
         _ => None,
-    }
+    };
+    Ok(Made::Ready(Box::new(child), open, lease))
 }
 
 fn child_failed(reason: impl Into<String>) -> Outcome {

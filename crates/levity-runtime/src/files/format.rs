@@ -46,7 +46,7 @@ const CHECK: (&[u8], &[u8]) = (b",\"crc\":\"", b"\"}\n");
 
 /// Ends a line with the checksum of what stands in it from `start` on. An older version takes it for a field that it does
 /// not know, and passes it over.
-fn seal(bytes: &mut Vec<u8>, start: usize) {
+pub(super) fn seal(bytes: &mut Vec<u8>, start: usize) {
     // The brace moves behind the checksum.
     bytes.pop();
     let sum = checksum(&[bytes.get(start..).unwrap_or_default()]);
@@ -140,29 +140,38 @@ pub(super) struct Read {
 
 /// Reads a file. What stands after its last whole line is no concern; anything else must be as it should.
 pub(super) fn read(run: &RunId, path: &Path, bytes: &[u8], bodies: &Bodies) -> Result<Read, JournalError> {
-    let mut read = Read { records: Vec::new(), good: 0 };
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    let Some(first) = lines.next() else { return Ok(read) };
-    let whole = check_header(run, first).map_err(|flaw| flaw.of(path, 1))?;
-    if !whole {
-        return Ok(read);
+    let first = bytes.split_inclusive(|byte| *byte == b'\n').next();
+    let whole = first.map_or(Ok(false), |first| check_header(run, first).map_err(|flaw| flaw.of(path, 1)))?;
+    match first.filter(|_| whole) {
+        Some(first) => read_from(path, &bytes[first.len()..], (0, first.len()), bodies),
+        None => Ok(Read { records: Vec::new(), good: 0 }),
     }
-    read.good = first.len();
-    for line in lines {
-        let seq = read.records.len() as u64;
+}
+
+/// Reads the rest of a file, from the record of this number, which stands at this place of it.
+pub(super) fn read_from(
+    path: &Path,
+    bytes: &[u8],
+    (seq, place): (u64, usize),
+    bodies: &Bodies,
+) -> Result<Read, JournalError> {
+    let mut read = Read { records: Vec::new(), good: place };
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let seq = seq + read.records.len() as u64;
         match record(line, seq, Some(bodies)) {
             Ok(record) => {
                 read.records.push(record);
                 read.good += line.len();
             }
             Err(flaw) => {
-                let rest = bytes.get(read.good + line.len()..).unwrap_or_default();
+                let rest = bytes.get(read.good - place + line.len()..).unwrap_or_default();
                 if is_torn(line, read.good, rest.is_empty())
                     && !rest.split(|byte| *byte == b'\n').any(is_record)
                 {
                     break;
                 }
-                return Err(flaw.of(path, read.records.len() + 2));
+                let line = usize::try_from(seq).unwrap_or(usize::MAX).saturating_add(2);
+                return Err(flaw.of(path, line));
             }
         }
     }

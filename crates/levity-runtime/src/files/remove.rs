@@ -40,6 +40,7 @@ impl FileJournal {
         all.extend(own);
         for Held { run, path, lock } in &all {
             let _again = if lock.is_none() { held(run, path.clone())? } else { None };
+            super::snapshot::remove(path);
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed(path, "removed", error));

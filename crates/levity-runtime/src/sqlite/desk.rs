@@ -159,6 +159,9 @@ impl Desk {
             Work::Append { run, key, fence, rows, given, reply, .. } => {
                 answered(reply, self.append(&run, (key, fence), &rows, given))
             }
+            Work::Snapshot { run, key, fence, row, reply } => {
+                answered(reply, self.keep_snapshot(&run, (key, fence), &row))
+            }
             Work::Release { key, fence } => {
                 self.forget(key, fence);
                 let error = self.release(key, fence).err();
@@ -182,6 +185,7 @@ impl Desk {
         match work {
             Work::Take { reply, .. } => answered(reply, Ok(Err(0))).0,
             Work::Append { reply, .. }
+            | Work::Snapshot { reply, .. }
             | Work::Post { reply, .. }
             | Work::Look { reply, .. }
             | Work::Settle { reply } => answered(reply, Ok(())).0,

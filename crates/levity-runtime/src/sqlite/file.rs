@@ -49,9 +49,17 @@ CREATE TABLE owners (id INTEGER PRIMARY KEY, expires INTEGER NOT NULL);
     };
 }
 
-const TABLES: &str = tables!(", crc INTEGER");
+/// The last snapshot of each run that has one.
+macro_rules! snapshots {
+    () => {
+        "CREATE TABLE snapshots (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, state TEXT NOT NULL, crc INTEGER NOT NULL);"
+    };
+}
 
-/// The tables of the first files. [`add_checksums`] changes them.
+const TABLES: &str = concat!(tables!(", crc INTEGER"), snapshots!());
+
+/// The tables of earlier files. [`bring_up_to_date`] changes them.
+const WITHOUT_SNAPSHOTS: &str = tables!(", crc INTEGER");
 const WITHOUT_CHECKSUMS: &str = tables!("");
 
 static FORMAT: Format = Format {
@@ -60,7 +68,7 @@ static FORMAT: Format = Format {
     application: 0x6c76_7479,
     version: 1,
     tables: TABLES,
-    earlier: &[WITHOUT_CHECKSUMS],
+    earlier: &[WITHOUT_SNAPSHOTS, WITHOUT_CHECKSUMS],
     columns: &[
         "SELECT key, id, opened, updated, records, state, child, paused, wakes, waiting, status, owner, fence FROM runs",
         "SELECT run, seq, at, entry FROM records",
@@ -76,6 +84,8 @@ static FORMAT: Format = Format {
 pub(super) struct Place {
     pub(super) file: SharedFile,
     pub(super) durability: Durability,
+    /// After how many bytes a snapshot is taken, at least.
+    pub(super) snapshots: usize,
     pub(super) lease: Duration,
     pub(super) world: Arc<dyn World>,
 }
@@ -88,8 +98,8 @@ impl Place {
         world: Arc<dyn World>,
     ) -> Result<(Self, Connection), JournalError> {
         let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
-        add_checksums(&connection).map_err(|error| told(file.failed("opened", error)))?;
-        Ok((Self { file, durability: Durability::default(), lease, world }, connection))
+        bring_up_to_date(&connection).map_err(|error| told(file.failed("opened", error)))?;
+        Ok((Self { file, durability: Durability::default(), snapshots: 1 << 20, lease, world }, connection))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -125,22 +135,24 @@ impl Place {
     }
 }
 
-/// Makes room for checksums in a file of a version that had none. That version goes on using it, and writes records
-/// without them.
-fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
-    let has_room = || {
-        let columns = "SELECT count(*) FROM pragma_table_info('records') WHERE name = 'crc'";
-        connection.query_row(columns, [], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+/// Makes room for checksums and snapshots in a file of a version that had none.
+fn bring_up_to_date(connection: &Connection) -> rusqlite::Result<()> {
+    let columns = |table: &str| {
+        let count = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = 'crc'";
+        connection.query_row(count, [table], |row| row.get::<_, i64>(0))
     };
-    if has_room()? {
+    let lacks = |table: &str| columns(table).map(|count| count == 0);
+    if !lacks("records")? && !lacks("snapshots")? {
         return Ok(());
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
     // Another process may have been faster.
-    let added = has_room().and_then(|has_room| match has_room {
-        true => Ok(()),
-        false => connection.execute_batch("ALTER TABLE records ADD COLUMN crc INTEGER"),
-    });
+    let add = |table: &str, sql: &str| match lacks(table)? {
+        true => connection.execute_batch(sql),
+        false => Ok(()),
+    };
+    let added = add("records", "ALTER TABLE records ADD COLUMN crc INTEGER")
+        .and_then(|()| add("snapshots", snapshots!()));
     connection.execute_batch(if added.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     added
 }

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{
-    JournalError, JournalErrorKind, Post, Record, RunId, RunLog, RunState, RunSummary, Timestamp,
-};
+use levity_core::{JournalError, JournalErrorKind, Post, Record, RunLog, RunState, RunSummary, Snapshot};
 
 use super::file::{json, row_checksum};
 use super::mailbox::Mailbox;
 use super::writer::{Held, Work};
-use crate::files::must_wait;
+use crate::files::{must_wait, on_thread};
 
 pub(super) struct SqliteLog {
     held: Held,
@@ -21,13 +19,14 @@ pub(super) struct SqliteLog {
     given: Option<i64>,
     /// Why nothing more can be appended.
     broken: Option<JournalError>,
+    /// How many bytes were appended since the last snapshot, and after how many the next one is taken.
+    since_snapshot: usize,
+    snapshots: usize,
 }
 
 impl SqliteLog {
-    pub(super) fn new(run: &RunId, held: Held, records: &[Record]) -> Self {
-        let summary = RunSummary::of(run, records);
-        let summary = summary.unwrap_or_else(|| RunSummary::new(run.clone(), Timestamp::default()));
-        Self { held, summary, mailbox: None, given: None, broken: None }
+    pub(super) fn new(held: Held, summary: RunSummary, snapshots: usize) -> Self {
+        Self { held, summary, mailbox: None, given: None, broken: None, since_snapshot: 0, snapshots }
     }
 
     /// Turns records into rows.
@@ -68,6 +67,7 @@ impl SqliteLog {
     async fn write(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let rows = self.rows(records)?;
         let sync = records.iter().any(must_wait);
+        self.since_snapshot += rows.rows.iter().map(|row| row.entry.len()).sum::<usize>();
         let (key, fence, given) = (self.held.key, self.held.fence, self.given);
         let run = self.summary.run.clone();
         let work = |reply| Work::Append { run, key, fence, rows, given, sync, reply };
@@ -93,6 +93,25 @@ impl RunLog for SqliteLog {
             return written;
         }
         (self.broken, self.given) = (None, None);
+        Ok(())
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        true
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        self.broken.is_none() && self.since_snapshot >= self.snapshots
+    }
+
+    async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
+        // If it fails, the next one is as far away.
+        self.since_snapshot = 0;
+        let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
+        let row = on_thread(move || SnapshotRow::of(key, &snapshot)).await?;
+        let len = row.state.len();
+        self.held.writer.ask(|reply| Work::Snapshot { run, key, fence, row, reply }).await?;
+        self.snapshots = self.snapshots.max(len);
         Ok(())
     }
 
@@ -127,6 +146,21 @@ pub(super) struct Row {
     pub(super) at: i64,
     pub(super) entry: String,
     pub(super) crc: i64,
+}
+
+/// The last snapshot of a run.
+pub(super) struct SnapshotRow {
+    pub(super) seq: i64,
+    pub(super) state: String,
+    pub(super) crc: i64,
+}
+
+impl SnapshotRow {
+    fn of(key: i64, snapshot: &Snapshot) -> Result<Self, JournalError> {
+        let (seq, state) = (number(snapshot.seq)?, json(&snapshot.state, "a snapshot")?);
+        let crc = row_checksum(key, seq, 0, &state);
+        Ok(Self { seq, state, crc })
+    }
 }
 
 /// Where a run stands, as a list shows it.

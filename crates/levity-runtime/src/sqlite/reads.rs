@@ -3,7 +3,9 @@
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levity_core::{EffectId, JournalError, Record, RunId, RunQuery, RunSummary, Status, Timestamp, Waiting};
+use levity_core::{
+    EffectId, JournalError, Record, RunId, RunQuery, RunSummary, Snapshot, Status, Timestamp, Waiting,
+};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -71,7 +73,32 @@ impl Readers {
             let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
             let found =
                 find.query_row([run.as_str()], |row| Ok((row.get(0)?, natural(row, 1)?))).optional()?;
-            found.map_or(Ok(Vec::new()), |(key, count)| records(&moment, run, key, count))
+            found.map_or(Ok(Vec::new()), |(key, count)| records(&moment, run, key, 0, count))
+        })
+    }
+
+    /// The last snapshot of a run and the records behind it, with what its row says; `None` if there is no good one.
+    pub(super) fn after_snapshot(
+        &self,
+        run: &RunId,
+    ) -> Result<Option<(Snapshot, Vec<Record>, RunSummary)>, JournalError> {
+        self.look(|connection| {
+            // All are of the same moment.
+            let moment = connection.unchecked_transaction()?;
+            let select = "SELECT key, snapshots.seq, snapshots.state, crc FROM snapshots JOIN runs ON run = key WHERE id = ?1";
+            let mut find = moment.prepare_cached(select)?;
+            let found = find.query_row([run.as_str()], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?, row.get::<_, i64>(3)?))
+            });
+            let Some((key, seq, state, crc)) = found.optional()? else { return Ok(None) };
+            let state = (row_checksum(key, seq, 0, &state) == crc).then(|| serde_json::from_str(&state).ok());
+            let mut row = moment.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
+            let summary = row.query_row([run.as_str()], |row| Ok(summary(row)))?;
+            let (Some(state), Some(summary), Ok(from)) = (state.flatten(), summary, u64::try_from(seq)) else {
+                return Ok(None);
+            };
+            let records = records(&moment, run, key, from, summary.records)?;
+            Ok(Some((Snapshot::new(from, state), records, summary)))
         })
     }
 
@@ -158,13 +185,19 @@ impl From<rusqlite::Error> for Flaw {
     }
 }
 
-fn records(connection: &Connection, run: &RunId, key: i64, count: u64) -> Result<Vec<Record>, Flaw> {
-    let mut select =
-        connection.prepare_cached("SELECT seq, at, entry, crc FROM records WHERE run = ?1 ORDER BY seq")?;
-    let mut rows = select.query([key])?;
+fn records(
+    connection: &Connection,
+    run: &RunId,
+    key: i64,
+    from: u64,
+    count: u64,
+) -> Result<Vec<Record>, Flaw> {
+    let select = "SELECT seq, at, entry, crc FROM records WHERE run = ?1 AND seq >= ?2 ORDER BY seq";
+    let mut select = connection.prepare_cached(select)?;
+    let mut rows = select.query([key, from.cast_signed()])?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
-        let next = records.len() as u64;
+        let next = from + records.len() as u64;
         let flaw = |what: &str| Flaw::Run(run.clone(), format!("record {next} {what}"));
         if row.get_ref(0)? != ValueRef::Integer(next.cast_signed()) {
             return Err(flaw("is not there"));
@@ -184,18 +217,20 @@ fn records(connection: &Connection, run: &RunId, key: i64, count: u64) -> Result
         let entry = serde_json::from_str(entry).map_err(|_| flaw("is not as it should be"))?;
         records.push(Record::new(next, Timestamp::from_millis(at), entry));
     }
-    if records.len() as u64 != count {
-        let what = format!("it has {} records and should have {count}", records.len());
+    let found = from + records.len() as u64;
+    if found != count {
+        let what = format!("it has {found} records and should have {count}");
         return Err(Flaw::Run(run.clone(), what));
     }
     Ok(records)
 }
 
+/// The columns that a summary is made of.
+const COLUMNS: &str = "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs";
+
 /// The question, and the values that belong in it.
 fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
-    let mut sql = String::from(
-        "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs WHERE records > 0",
-    );
+    let mut sql = format!("{COLUMNS} WHERE records > 0");
     let mut values: Vec<Value> = Vec::new();
     let time = |time: Timestamp| Value::Integer(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
     if let Some((first, last)) = keys {

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::desk::Desk;
 use super::file::Place;
-use super::log::Rows;
+use super::log::{Rows, SnapshotRow};
 use super::mailbox::Mailbox;
 use super::reads::Readers;
 
@@ -21,6 +21,8 @@ pub(super) enum Work {
     Take { run: RunId, writer: Arc<Writer>, reply: Reply<Result<Held, i64>> },
     /// Add records to a run, and forget the posts up to `given`.
     Append { run: RunId, key: i64, fence: i64, rows: Rows, given: Option<i64>, sync: bool, reply: Reply<()> },
+    /// Keep the last snapshot of a run.
+    Snapshot { run: RunId, key: i64, fence: i64, row: SnapshotRow, reply: Reply<()> },
     /// Let go of a run.
     Release { key: i64, fence: i64 },
     /// Remove a run and those below it; the answer may be who has which of them.

@@ -7,6 +7,7 @@ mod driving;
 mod events;
 mod files;
 mod preparing;
+mod snapshots;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "sqlite")]

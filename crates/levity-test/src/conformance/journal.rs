@@ -1,4 +1,5 @@
-use levity_core::{Journal, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary};
+use levity_core::{Journal, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary, Snapshot};
+use serde_json::json;
 
 use super::check::{abandon, kept, same};
 use super::runs::{check_post, check_query, check_remove};
@@ -20,6 +21,7 @@ use super::samples::{ODD_IDS, records};
 /// - `list` is oldest first and says of each run when it was made, how long it is and how it ended,
 ///   whether it is open or not; it gives the runs that the query asks for;
 /// - `remove` takes a run with those below it and no others, and none that is driven;
+/// - `open_latest` gives the last snapshot, if the journal takes any, and the records behind it; all records are still there;
 /// - what is posted to a run reaches whoever drives it, now or next, once and oldest first.
 ///
 /// A journal that [`keeps`](Journal::keeps) nothing is only held to be exclusive and empty.
@@ -43,6 +45,40 @@ pub async fn journal<J: Journal>(make: impl AsyncFn() -> J) {
     check_query(&make().await).await;
     check_remove(&make().await).await;
     check_post(&make().await).await;
+    check_snapshot(&make().await).await;
+}
+
+async fn check_snapshot(journal: &impl Journal) {
+    let promise = "journal: `open_latest` gives the last snapshot and the records behind it";
+    let (run, written) = (RunId::new("snapshot"), records(1_000));
+    let (first, rest) = written.split_at(3);
+    let mut opened = open(journal, &run, promise).await;
+    kept(opened.log.append(first).await, promise);
+    let takes = opened.log.takes_snapshots();
+    let mut last = None;
+    for text in ["one", "two"] {
+        let snapshot = Snapshot::new(3, json!({ "text": text, "list": [1, null, {}] }));
+        kept(opened.log.snapshot(snapshot.clone()).await, promise);
+        last = Some(snapshot).filter(|_| takes);
+    }
+    drop(opened);
+    let begins = if takes { 3 } else { 0 };
+    for count in [3, written.len()] {
+        let mut latest = kept(journal.open_latest(&run).await, promise);
+        same(&latest.snapshot, &last, promise);
+        same(&latest.records, &written[begins..count].to_vec(), promise);
+        if count == 3 {
+            kept(latest.log.append(rest).await, "journal: a run that was opened from a snapshot goes on");
+        }
+    }
+    let promise = "journal: a snapshot takes no record away";
+    same(&kept(journal.read(&run).await, promise), &written, promise);
+    same(&open(journal, &run, promise).await.records, &written, promise);
+    if journal.remove(&run).await.is_ok() {
+        let promise = "journal: a snapshot is removed with its run";
+        let latest = kept(journal.open_latest(&run).await, promise);
+        same(&(latest.snapshot, latest.records), &(None, Vec::new()), promise);
+    }
 }
 
 async fn check_read(journal: &impl Journal) {

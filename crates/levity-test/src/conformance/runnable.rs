@@ -15,7 +15,7 @@ use crate::crash::{Crashes, Life};
 /// scripts that go [by history](crate::ScriptedModel::by_history). `input` is the input of each run. `show` turns an output into
 /// what must be the same, whatever happened on the way.
 ///
-/// Checked are: a replay that tells the same events; a crash after every record, and a resumed run; a fork from every record; a
+/// Checked are: a replay that tells the same events; a crash after every record, and a run resumed from its records and from snapshots; a fork from every record; a
 /// pause; a cancel, which stays; a run that is stopped and resumed; questions answered by a function, by the handle, and after the run
 /// was parked. Every question is answered with yes. Not checked: limits, messages to the run, and effects that happen twice, for which
 /// [`crash`](crate::crash) has a tally.
@@ -138,9 +138,13 @@ where
             };
             self.shown("stopped after a record and resumed", run.on_ask(yes).await)
         };
-        let report = Crashes::new(MemoryJournal::new).run(live).await;
-        for end in &report.stops {
-            assert_eq!(end.value, whole.shown, "Runnable: {end}: a resumed run comes to the same");
+        for (journal, how) in [
+            (MemoryJournal::new as fn() -> MemoryJournal, "from its records"),
+            (|| MemoryJournal::new().with_snapshots(1), "from its last snapshot"),
+        ] {
+            for end in &Crashes::new(journal).run(live).await.stops {
+                assert_eq!(end.value, whole.shown, "Runnable: {end}: a run resumed {how} comes to the same");
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use async_trait::async_trait;
 use levity_core::{
     EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Post, Record, RunId, RunLog,
-    RunQuery, RunSummary,
+    RunQuery, RunSummary, Snapshot,
 };
 
 use super::{Moment, Point, Written};
@@ -154,6 +154,21 @@ impl CrashJournal {
         lock(&self.0.state)
     }
 
+    /// A run whose log stops with the life.
+    fn crashing(&self, run: &RunId, mut opened: OpenRun) -> OpenRun {
+        let slot = Arc::new(Mutex::new(Some(opened.log)));
+        let mut state = self.state();
+        if !state.stopped {
+            state.logs.retain(|slot| slot.strong_count() > 0);
+            state.logs.push(Arc::downgrade(&slot));
+        } else {
+            lock(&slot).take();
+        }
+        drop(state);
+        opened.log = Box::new(CrashLog { slot, run: run.clone(), journal: self.clone() });
+        opened
+    }
+
     /// Waits for ever if the life has been stopped.
     async fn alive(&self) {
         if self.is_stopped() {
@@ -192,17 +207,12 @@ fn effect_name(note: &EffectNote) -> String {
 impl Journal for CrashJournal {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.alive().await;
-        let opened = self.0.inner.open(run).await?;
-        let slot = Arc::new(Mutex::new(Some(opened.log)));
-        let mut state = self.state();
-        if !state.stopped {
-            state.logs.retain(|slot| slot.strong_count() > 0);
-            state.logs.push(Arc::downgrade(&slot));
-        } else {
-            lock(&slot).take();
-        }
-        drop(state);
-        Ok(OpenRun::new(opened.records, CrashLog { slot, run: run.clone(), journal: self.clone() }))
+        Ok(self.crashing(run, self.0.inner.open(run).await?))
+    }
+
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.alive().await;
+        Ok(self.crashing(run, self.0.inner.open_latest(run).await?))
     }
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
@@ -260,6 +270,22 @@ impl RunLog for CrashLog {
             }
         }
         Ok(())
+    }
+
+    fn takes_snapshots(&self) -> bool {
+        lock(&self.slot).as_ref().is_some_and(|log| log.takes_snapshots())
+    }
+
+    fn wants_snapshot(&self) -> bool {
+        lock(&self.slot).as_ref().is_some_and(|log| log.wants_snapshot())
+    }
+
+    async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
+        let Some(mut writing) = Writing::new(self) else { return pending().await };
+        match &mut writing.log {
+            Some(log) => log.snapshot(snapshot).await,
+            None => Ok(()),
+        }
     }
 }
 

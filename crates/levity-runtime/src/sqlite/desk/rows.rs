@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{JournalError, RunId};
 use rusqlite::{OptionalExtension, params};
 
-use super::super::log::Rows;
+use super::super::log::{Rows, SnapshotRow};
 use super::super::owner::{self, Owner};
 use super::super::reads::within;
 use super::super::writer::Writer;
@@ -165,6 +165,23 @@ impl Desk {
         })
     }
 
+    /// Keeps the last snapshot of a run, if the run is still held under this number.
+    pub(super) fn keep_snapshot(
+        &self,
+        run: &RunId,
+        (key, fence): (i64, i64),
+        row: &SnapshotRow,
+    ) -> Result<(), JournalError> {
+        let me = self.owner.as_ref().map(|owner| owner.id);
+        let kept = self.write(|connection| {
+            let keep = "INSERT OR REPLACE INTO snapshots (run, seq, state, crc) SELECT key, ?4, ?5, ?6 FROM runs \
+                        WHERE key = ?1 AND fence = ?2 AND owner = ?3";
+            let values = params![key, fence, me, row.seq, row.state, row.crc];
+            connection.prepare_cached(keep)?.execute(values)
+        })?;
+        if kept == 1 { Ok(()) } else { Err(JournalError::fenced(run)) }
+    }
+
     /// Forgets that a log of the run is alive.
     pub(super) fn forget(&mut self, key: i64, fence: i64) {
         if self.held.get(&key) == Some(&fence) {
@@ -205,6 +222,7 @@ impl Desk {
             for (Hold { key, .. }, _) in &found {
                 records += drop("DELETE FROM records WHERE run = ?1", *key)?;
                 drop("DELETE FROM inbox WHERE run = ?1", *key)?;
+                drop("DELETE FROM snapshots WHERE run = ?1", *key)?;
                 drop("DELETE FROM runs WHERE key = ?1", *key)?;
             }
             Ok(Ok(records > 0))

@@ -1,0 +1,137 @@
+//! The state of a run as data.
+
+use levity_core::{
+    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, Opened, RunId, Snapshot, Spent, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::budget::Tally;
+use crate::driver::{DriverSettings, RunDriver};
+use crate::state::{Running, State};
+
+/// The version of levity whose snapshots are read. Others may save machines in another way.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The state of a run after some of its records: enough to drive it on without those records.
+///
+/// A [`RunDriver`] makes one with [`snapshot`](RunDriver::snapshot), and a driver goes on from one with
+/// [`restore`](RunDriver::restore).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSnapshot {
+    version: String,
+    /// How the run was opened; without the state that its machine had then.
+    opened: Opened,
+    opened_at: Timestamp,
+    seq: u64,
+    machine: Value,
+    wanted: Vec<(EffectId, Effect)>,
+    under_way: Vec<UnderWay>,
+    /// The calls that have no final outcome yet, in their order, and whether they run alone.
+    line: Vec<(CallId, bool)>,
+    paused: bool,
+    wrapped: bool,
+    low: bool,
+    said: usize,
+    spent: Spent,
+}
+
+/// An effect that has begun and not finished.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnderWay {
+    id: EffectId,
+    effect: Effect,
+    note: EffectNote,
+    seq: u64,
+    cleared: bool,
+    again: bool,
+}
+
+impl RunSnapshot {
+    /// Reads what a journal has kept.
+    ///
+    /// # Errors
+    /// When it is of another version of levity, or damaged. Fold the records instead.
+    pub fn read(kept: Snapshot) -> Result<Self, String> {
+        let version = kept.state.get("version").and_then(Value::as_str);
+        if version != Some(VERSION) {
+            return Err("it is of another version of levity".to_owned());
+        }
+        let read: Self = serde_json::from_value(kept.state).map_err(|error| error.to_string())?;
+        if read.seq != kept.seq || read.seq == 0 {
+            return Err("it is not of the record that it stands at".to_owned());
+        }
+        Ok(read)
+    }
+
+    /// How the run was opened; without the state that its machine had then.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// The number of the first record that is not in it.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// The kind and the state of the machine.
+    pub fn machine(&self) -> (&MachineKind, &Value) {
+        (&self.opened.machine, &self.machine)
+    }
+}
+
+impl<M: Machine> RunDriver<M> {
+    /// The state of the run after its last record, for the journal. `None` while there is nothing to go on with: before the
+    /// run is opened, once it has ended, or if [`DriverSettings::snapshots`] is off.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let state = self.state();
+        let opened = state.opened_as.as_deref().filter(|_| !state.ended && self.settings().snapshots)?;
+        let effect = |id, running: &Running| {
+            let kept = running.effect.as_ref().or(running.launched.as_deref());
+            kept.or_else(|| self.looked_up(id)).cloned()
+        };
+        let under_way = state.running.iter().map(|(id, running)| {
+            let (note, seq, cleared, again) =
+                (running.note.clone(), running.seq, running.cleared, running.again);
+            Some(UnderWay { id, effect: effect(id, running)?, note, seq, cleared, again })
+        });
+        let snapshot = RunSnapshot {
+            version: VERSION.to_owned(),
+            opened: opened.clone(),
+            opened_at: state.opened,
+            seq: state.seq,
+            machine: state.machine.save(),
+            wanted: state.queue.iter().map(|(id, wanted)| (id, wanted.effect.clone())).collect(),
+            under_way: under_way.collect::<Option<_>>()?,
+            line: state.line.calls().map(|(call, alone)| (call.clone(), alone)).collect(),
+            paused: state.paused,
+            wrapped: state.wrapped,
+            low: state.low,
+            said: state.said,
+            spent: state.tally.0,
+        };
+        let state = serde_json::to_value(&snapshot).ok()?;
+        Some(Snapshot::new(snapshot.seq, state))
+    }
+
+    /// A driver that goes on from a snapshot. `machine` was built from [`RunSnapshot::machine`]. Feed it the records that follow.
+    pub fn restore(run: RunId, machine: M, snapshot: RunSnapshot, settings: DriverSettings) -> Self {
+        let mut state = State::new(run, machine);
+        state.opened_as = settings.snapshots.then(|| Box::new(snapshot.opened));
+        (state.opened, state.seq) = (snapshot.opened_at, snapshot.seq);
+        (state.paused, state.wrapped, state.low) = (snapshot.paused, snapshot.wrapped, snapshot.low);
+        (state.said, state.tally) = (snapshot.said, Tally(snapshot.spent));
+        for (call, alone) in &snapshot.line {
+            state.line.join(call, *alone);
+        }
+        for (id, effect) in snapshot.wanted {
+            state.want(id, effect);
+        }
+        for UnderWay { id, effect, note, seq, cleared, again } in snapshot.under_way {
+            state.running.insert(id, Running { again, cleared, ..Running::new(note, seq, effect) });
+        }
+        Self::of(state, settings)
+    }
+}

@@ -1,0 +1,109 @@
+//! The last snapshot of a run, in a file beside the run's own.
+//!
+//! A snapshot saves the reading of the records before it. It is good only if it is whole and if the line of the run's file that ends where
+//! it was taken is the same still; otherwise all records are read.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use levity_core::{JournalError, JournalErrorKind, RunId, Snapshot};
+use levity_system::files as private;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::format::{self, DEEP, depth, is_intact, seal};
+use super::{failed, read_plain};
+use crate::checksum::checksum;
+
+/// A line at the end of what a snapshot is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LastLine {
+    /// Where it ends in the file.
+    pub(super) end: u64,
+    len: u64,
+    crc: u32,
+}
+
+impl LastLine {
+    /// The last line of what was written, which ends there.
+    pub(super) fn of(bytes: &[u8], end: u64) -> Self {
+        let line = bytes.split_inclusive(|byte| *byte == b'\n').next_back().unwrap_or_default();
+        Self { end, len: line.len() as u64, crc: checksum(&[line]) }
+    }
+
+    /// Returns whether the line stands in the file of a run.
+    fn is_in(&self, file: &mut File, run: &RunId) -> io::Result<bool> {
+        let header = format::header(run);
+        let Some(start) = self.end.checked_sub(self.len) else { return Ok(false) };
+        let (Ok(len), true) = (usize::try_from(self.len), file.metadata()?.len() >= self.end) else {
+            return Ok(false);
+        };
+        let (mut first, mut line) = (vec![0; header.len()], vec![0; len.min(private::LARGEST as usize)]);
+        file.seek(SeekFrom::Start(0))?;
+        file.read_exact(&mut first)?;
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut line)?;
+        Ok(first == header && checksum(&[&line]) == self.crc)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    levity_snapshot: u32,
+    run: RunId,
+    seq: u64,
+    last: LastLine,
+    state: Value,
+}
+
+/// The file of a run's snapshot. No run has an id that begins with a dot.
+pub(super) fn path_of(run: &Path) -> PathBuf {
+    let name = run.file_stem().unwrap_or_default().to_string_lossy();
+    run.with_file_name(format!(".{name}.snapshot"))
+}
+
+/// Reads the snapshot of a run, if there is a good one, and where the records begin that follow it.
+pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapshot, LastLine)> {
+    let bytes = read_plain(&path_of(path)).ok()?;
+    if is_intact(&bytes) != Some(true) {
+        return None;
+    }
+    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let is_good = kept.levity_snapshot == 1 && kept.run == *run && kept.last.is_in(file, run).ok()?;
+    is_good.then(|| (Snapshot::new(kept.seq, kept.state), kept.last))
+}
+
+/// Writes the snapshot of a run in place of the last one, and returns how long it is.
+pub(super) fn write(
+    path: &Path,
+    run: &RunId,
+    snapshot: Snapshot,
+    last: LastLine,
+) -> Result<u64, JournalError> {
+    let kept = Kept { levity_snapshot: 1, run: run.clone(), seq: snapshot.seq, last, state: snapshot.state };
+    let refused = |why: &str| JournalError::new(JournalErrorKind::Refused, format!("a snapshot {why}"));
+    let mut bytes = serde_json::to_vec(&kept).map_err(|error| refused("is not JSON").with_source(error))?;
+    if depth(&bytes) > DEEP {
+        return Err(refused("is nested too deep"));
+    }
+    seal(&mut bytes, 0);
+    let path = path_of(path);
+    let new = path.with_extension("snapshot.new");
+    // A process that was killed may have left one; a link there is not followed.
+    let _ = fs::remove_file(&new);
+    let written = private::options().write(true).create_new(true).open(&new).and_then(|mut file| {
+        file.write_all(&bytes)?;
+        fs::rename(&new, &path)
+    });
+    if let Err(error) = written {
+        let _ = fs::remove_file(&new);
+        return Err(failed(&path, "written", error));
+    }
+    Ok(bytes.len() as u64)
+}
+
+/// Removes the snapshot of a run, if there is one.
+pub(super) fn remove(path: &Path) {
+    let _ = fs::remove_file(path_of(path));
+}

@@ -1,0 +1,88 @@
+//! A run as a journal gives it back.
+
+use levity_core::{Entry, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog, RuntimeError};
+use levity_driver::{RunSnapshot, restore_from};
+use serde_json::Value;
+
+/// A run of a journal: its last snapshot, if it was opened from one that can be read, and the records after it.
+pub(crate) struct StoredRun {
+    pub(crate) snapshot: Option<Box<RunSnapshot>>,
+    /// Whether there was a snapshot that cannot be read.
+    unread: bool,
+    pub(crate) records: Vec<Record>,
+    pub(crate) log: Box<dyn RunLog>,
+}
+
+impl From<OpenRun> for StoredRun {
+    fn from(open: OpenRun) -> Self {
+        let OpenRun { snapshot, records, log, .. } = open;
+        let read = snapshot.map(RunSnapshot::read);
+        let unread = matches!(read, Some(Err(_)));
+        Self { snapshot: read.and_then(Result::ok).map(Box::new), unread, records, log }
+    }
+}
+
+impl StoredRun {
+    /// How many records are to be folded in.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Returns whether the journal has nothing of the run.
+    pub(crate) fn is_new(&self) -> bool {
+        self.records.is_empty() && !self.has_snapshot()
+    }
+
+    /// Returns whether all records can be had in place of a snapshot.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some() || self.unread
+    }
+
+    /// How the run was opened; from a snapshot, without the state of the machine then.
+    pub(crate) fn opened(&self) -> Option<&Opened> {
+        match (&self.snapshot, self.records.first().map(|record| &record.entry)) {
+            (Some(snapshot), _) => Some(snapshot.opened()),
+            (None, Some(Entry::Opened(opened))) => Some(opened),
+            _ => None,
+        }
+    }
+
+    /// The last state of the machine that is known.
+    pub(crate) fn state(&self) -> Option<&Value> {
+        match &self.snapshot {
+            Some(snapshot) => Some(snapshot.machine().1),
+            None => self.opened().map(|opened| &opened.state),
+        }
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self.records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
+    }
+
+    /// What the run was allowed to use when it was made.
+    pub(crate) fn limits(&self) -> Limits {
+        self.opened().map_or_else(Limits::default, |opened| *opened.limits)
+    }
+
+    /// Checks that a run may be driven by itself: one that another started is driven by what that one gives it.
+    pub(crate) fn check_is_own(&self, run: &RunId) -> Result<(), RuntimeError> {
+        match (self.opened().and_then(|opened| opened.origin), run.parent()) {
+            (Some(_), Some(above)) => {
+                let reason = format!("run `{above}` started it; resume that one, and it goes on, too");
+                Err(RuntimeError::Restore { run: run.clone(), reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Builds the machine.
+    pub(crate) fn restore<M>(
+        &self,
+        run: &RunId,
+        restore: &(dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync),
+    ) -> Result<M, RuntimeError> {
+        let Some(snapshot) = &self.snapshot else { return restore_from(run, &self.records, restore) };
+        let (kind, state) = snapshot.machine();
+        restore(kind, state).map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })
+    }
+}

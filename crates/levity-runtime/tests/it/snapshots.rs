@@ -1,0 +1,199 @@
+//! Runs that are resumed from a snapshot.
+
+use std::fs;
+use std::sync::Arc;
+
+use levity_core::{
+    Effect, EffectId, Ending, Input, Journal, Machine, MachineKind, RunId, RunLog as _, Status, Step,
+    ToolCall, ToolRun,
+};
+use levity_driver::{DriverSettings, Meter, RunDriver, RunSnapshot};
+use levity_runtime::{FileJournal, Job, MemoryJournal, Runtime};
+use levity_test::FaultyJournal;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::driving::Answers;
+use crate::files::Folder;
+
+const CALLS: u64 = 200;
+
+/// Wants calls in twos, and saves all of its state.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Twos {
+    begun: u64,
+    done: Vec<String>,
+    ending: Option<Ending>,
+}
+
+impl Twos {
+    fn want(&mut self, step: &mut Step) {
+        let call = ToolCall::new(format!("c{}", self.begun), "tool", json!({ "number": self.begun }));
+        step.want(EffectId::new(self.begun), Effect::Tool(ToolRun::new(call)));
+        self.begun += 1;
+    }
+
+    fn restore(_: &MachineKind, state: &Value) -> Result<Self, String> {
+        Self::deserialize(state).map_err(|error| error.to_string())
+    }
+}
+
+impl Machine for Twos {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("twos", 1)
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(self).unwrap()
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        match input {
+            Input::Begin { .. } => (0..2).for_each(|_| self.want(step)),
+            Input::Finished { effect, .. } => {
+                self.done.push(effect.to_string());
+                if self.begun < CALLS {
+                    self.want(step);
+                } else if self.done.len() as u64 == CALLS {
+                    self.ending = Some(Ending::new(Status::Complete));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.ending.as_ref()
+    }
+}
+
+fn run() -> RunId {
+    RunId::new("r")
+}
+
+/// Drives a run until its journal fails, and then to its end; `opened` looks at the journal in between.
+async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
+    let failing = FaultyJournal::new(journal.clone()).fail_from(150);
+    let runtime = Runtime::new().with_journal(failing);
+    let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
+    runtime.run(job).await.unwrap_err();
+    let latest = journal.open_latest(&run()).await.unwrap();
+    let (snapshot, tail) = (latest.snapshot.unwrap(), latest.records);
+    assert!(snapshot.seq > 100 && tail.len() < 50, "{} and {}", snapshot.seq, tail.len());
+    drop(latest.log);
+    let (executor, runtime) = (Arc::new(Answers::default()), Runtime::new().with_journal(journal.clone()));
+    let done = runtime.run(Job::resume(run(), executor.clone(), Twos::restore)).await.unwrap();
+    let records = journal.read(&run()).await.unwrap();
+    let folded = levity_runtime::replay(&run(), &records, Twos::restore).unwrap();
+    assert_eq!(done.machine, folded.machine, "the snapshot and all records come to the same");
+    let performed = executor.seen.lock().unwrap().len() as u64;
+    assert!(performed < CALLS, "{performed}: the first calls are not made again");
+}
+
+#[tokio::test]
+async fn run_goes_on_from_its_last_snapshot_in_a_file() {
+    let folder = Folder::new();
+    fails_and_goes_on(folder.journal().with_snapshot_interval(2_000)).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn run_goes_on_from_its_last_snapshot_in_a_database() {
+    let folder = Folder::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let journal = levity_runtime::SqliteJournal::new(folder.0.join("runs.db")).unwrap();
+    fails_and_goes_on(journal.with_snapshot_interval(2_000)).await;
+}
+
+#[tokio::test]
+async fn run_goes_on_from_every_snapshot_in_memory() {
+    for interval in 1..=3 {
+        fails_and_goes_on(MemoryJournal::new().with_snapshots(interval)).await;
+    }
+}
+
+/// A run of a folder that has ended, with a snapshot somewhere in it.
+async fn with_snapshot(folder: &Folder) -> FileJournal {
+    let journal = folder.journal().with_snapshot_interval(20_000);
+    let runtime = Runtime::new().with_journal(journal.clone());
+    runtime.run(Job::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
+    journal
+}
+
+#[tokio::test]
+async fn damaged_snapshot_is_as_good_as_none() {
+    let folder = Folder::new();
+    let journal = with_snapshot(&folder).await;
+    let all = journal.read(&run()).await.unwrap();
+    let file = folder.0.join(".r.snapshot");
+    let whole = fs::read(&file).unwrap();
+    for bit in (0..8 * whole.len()).step_by(211) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&file, flipped).unwrap();
+        let latest = journal.open_latest(&run()).await.unwrap();
+        assert!(latest.snapshot.is_none(), "bit {bit}");
+        assert_eq!(latest.records, all, "bit {bit}");
+    }
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(journal.open_latest(&run()).await.unwrap().records, all);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(journal.open_latest(&run()).await.unwrap().records, all);
+}
+
+#[tokio::test]
+async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
+    let folder = Folder::new();
+    let journal = with_snapshot(&folder).await;
+    let (file, whole) = (folder.0.join("r.jsonl"), fs::read_to_string(folder.0.join("r.jsonl")).unwrap());
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    // Somebody has cut the file before the snapshot.
+    fs::write(&file, lines[..10].concat()).unwrap();
+    let latest = journal.open_latest(&run()).await.unwrap();
+    assert!(latest.snapshot.is_none());
+    assert_eq!(latest.records.len(), 9);
+    drop(latest);
+    // Somebody has deleted the run by hand, and another of its name has begun.
+    fs::remove_file(&file).unwrap();
+    let runtime = Runtime::new().with_journal(folder.journal());
+    let other = Twos { done: vec!["another".to_owned()], ..Twos::default() };
+    runtime.run(Job::new(other, Arc::new(Answers::default())).id(run())).await.unwrap();
+    let latest = journal.open_latest(&run()).await.unwrap();
+    assert!(latest.snapshot.is_none());
+    drop(latest);
+    assert!(journal.remove(&run()).await.unwrap());
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is left of it");
+}
+
+#[tokio::test]
+async fn every_prefix_and_the_rest_come_to_the_same_as_all_records() {
+    let journal = MemoryJournal::new();
+    let runtime = Runtime::new().with_journal(journal.clone());
+    runtime.run(Job::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
+    let records = journal.records(&run());
+    let settings = || {
+        let mut settings = DriverSettings::new(Arc::new(Meter::new(Default::default(), None)));
+        settings.snapshots = true;
+        settings
+    };
+    let mut straight = RunDriver::new(run(), Twos::default(), settings());
+    for (record, rest) in records.iter().zip(1..) {
+        straight.fold(record.clone()).unwrap();
+        let Some(snapshot) = straight.snapshot() else { continue };
+        let read = RunSnapshot::read(snapshot.clone()).unwrap();
+        let machine = Twos::restore(read.machine().0, read.machine().1).unwrap();
+        let mut restored = RunDriver::restore(run(), machine, read, settings());
+        assert_eq!(restored.snapshot().unwrap(), snapshot, "record {}", record.seq);
+        assert_eq!(restored.spent(), straight.spent());
+        for record in &records[rest..] {
+            restored.fold(record.clone()).unwrap();
+        }
+        assert!(restored.is_ended());
+        assert_eq!(restored.machine().save(), records_end(&records), "record {}", record.seq);
+    }
+}
+
+/// The state of the machine after all records.
+fn records_end(records: &[levity_core::Record]) -> Value {
+    levity_runtime::replay(&run(), records, Twos::restore).unwrap().machine.save()
+}

@@ -1,0 +1,230 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::{
+    Command, Decision, Divergence, Effect, EffectId, Ending, Event, Limits, Machine, Outcome, Prepared,
+    Record, Resolution, RunId, Timestamp,
+};
+use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
+
+/// Drives a run by hand: a test performs each effect itself, in any order, and kills the process wherever it likes.
+///
+/// It hosts the same [`RunDriver`] as the tokio runtime, without a task, a clock or an executor. Effects that may begin are
+/// [open](Self::open); [`finish`](Self::finish) says what came of one. [`crash`](Self::crash) goes on with the records alone.
+///
+/// ```
+/// # use levity_core::{Effect, EffectId, Ending, Input, Machine, MachineKind, Outcome, Status, Step, Wait};
+/// # use levity_test::ManualHost;
+/// # #[derive(Default)]
+/// # struct Naps(Option<Ending>);
+/// # impl Machine for Naps {
+/// #     fn kind(&self) -> MachineKind { MachineKind::new("naps", 1) }
+/// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+/// #     fn apply(&mut self, input: Input, step: &mut Step) {
+/// #         match input {
+/// #             Input::Begin { .. } => step.want(EffectId::new(0), Effect::Wait(Wait::new(std::time::Duration::from_secs(60)))),
+/// #             _ => self.0 = Some(Ending::new(Status::Complete)),
+/// #         }
+/// #     }
+/// #     fn ending(&self) -> Option<&Ending> { self.0.as_ref() }
+/// # }
+/// let mut host = ManualHost::new("r", Naps::default())?;
+/// let (nap, _) = host.open().next().unwrap();
+/// host.finish(nap, Outcome::Woken)?;
+/// assert!(host.ending().is_some());
+/// # Ok::<(), levity_core::Divergence>(())
+/// ```
+pub struct ManualHost<M> {
+    driver: RunDriver<M>,
+    host: Host,
+    now: Timestamp,
+    records: Vec<Record>,
+    events: Vec<Event>,
+    open: BTreeMap<EffectId, Effect>,
+    lost: BTreeMap<EffectId, Effect>,
+}
+
+type Prepare = Arc<dyn Fn(&Effect) -> Prepared>;
+
+struct Host(Prepare);
+
+impl DriverHost for Host {
+    fn prepare(&mut self, _: EffectId, effect: &Effect) -> Option<Prepared> {
+        Some((self.0)(effect))
+    }
+}
+
+impl<M: Machine> ManualHost<M> {
+    /// Begins a run, without limits. Every effect may begin at once.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn new(run: impl Into<RunId>, machine: M) -> Result<Self, Divergence> {
+        Self::prepared_by(run, machine, |_| Prepared::default())
+    }
+
+    /// Begins a run in which `prepare` speaks for the executor: the class of an effect, whether it runs alone, what policy says.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn prepared_by(
+        run: impl Into<RunId>,
+        machine: M,
+        prepare: impl Fn(&Effect) -> Prepared + 'static,
+    ) -> Result<Self, Divergence> {
+        Self::go_on(run.into(), machine, Vec::new(), Arc::new(prepare), Timestamp::from_millis(0))
+    }
+
+    fn go_on(
+        run: RunId,
+        machine: M,
+        records: Vec<Record>,
+        prepare: Prepare,
+        now: Timestamp,
+    ) -> Result<Self, Divergence> {
+        let meter = Arc::new(Meter::new(Limits::new(), None));
+        let mut driver = RunDriver::new(run, machine, DriverSettings::new(meter));
+        driver.watch(true);
+        records.iter().try_for_each(|record| driver.fold(record.clone()))?;
+        driver.take_over();
+        driver.open(now, || (Vec::new(), false))?;
+        let (events, open, lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let mut host = Self { driver, host: Host(prepare), now, records, events, open, lost };
+        if !host.driver.is_ended() {
+            let actions = host.driver.ask_again(now, &mut host.host)?;
+            host.take(actions);
+            host.advance()?;
+        }
+        Ok(host)
+    }
+
+    /// Ends the process and goes on from the records, with a machine in the state that the first one began with.
+    ///
+    /// # Errors
+    /// When the records do not fit the machine.
+    pub fn crash(self, machine: M) -> Result<Self, Divergence> {
+        Self::go_on(self.driver.run().clone(), machine, self.records, self.host.0, self.now)
+    }
+
+    /// Writes what was folded in, and takes up what may begin.
+    fn advance(&mut self) -> Result<(), Divergence> {
+        loop {
+            let actions = self.driver.advance(self.now, usize::MAX, &mut self.host)?;
+            self.write();
+            self.take(actions);
+            if !self.driver.has_more() {
+                break;
+            }
+        }
+        if self.driver.ending().is_some() && !self.driver.is_ended() {
+            let actions = self.driver.end();
+            (self.open, self.lost) = (BTreeMap::new(), BTreeMap::new());
+            self.take(actions);
+            // A machine that has ended can be closed.
+            let _ = self.driver.close(self.now);
+            self.write();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        self.records.extend_from_slice(self.driver.records());
+        self.driver.written();
+        self.events.extend(self.driver.take_events());
+    }
+
+    fn take(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Perform(id, effect) => drop(self.open.insert(id, effect)),
+                Action::Resolve(id, effect) => drop(self.lost.insert(id, effect)),
+                Action::Withdraw(id) => {
+                    self.open.remove(&id);
+                    self.lost.remove(&id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The effects that have begun and that nobody has finished.
+    pub fn open(&self) -> impl Iterator<Item = (EffectId, &Effect)> {
+        self.open.iter().map(|(id, effect)| (*id, effect))
+    }
+
+    /// The effects that an earlier process had begun, and of which nobody knows what came.
+    pub fn lost(&self) -> impl Iterator<Item = (EffectId, &Effect)> {
+        self.lost.iter().map(|(id, effect)| (*id, effect))
+    }
+
+    /// Says what came of an effect.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn finish(&mut self, id: EffectId, outcome: Outcome) -> Result<(), Divergence> {
+        self.open.remove(&id);
+        self.driver.finished(self.now, vec![(id, EffectResult::Finished(outcome, None))]);
+        self.advance()
+    }
+
+    /// Says what is known of an effect that was lost.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn resolve(&mut self, id: EffectId, resolution: Resolution) -> Result<(), Divergence> {
+        self.lost.remove(&id);
+        self.driver.finished(self.now, vec![(id, EffectResult::Resolved(resolution))]);
+        self.advance()
+    }
+
+    /// Decides on a question of the run, and returns whether it was asked.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn decide(&mut self, id: EffectId, decision: Decision) -> Result<bool, Divergence> {
+        let decided = self.driver.decide(self.now, id, decision).is_ok();
+        self.advance().map(|()| decided)
+    }
+
+    /// Gives the run a command, and returns whether it was taken.
+    ///
+    /// # Errors
+    /// When the machine breaks its contract.
+    pub fn command(&mut self, command: Command) -> Result<bool, Divergence> {
+        let taken = self.driver.command(self.now, command).is_ok();
+        self.advance().map(|()| taken)
+    }
+
+    /// Lets time pass, for the records that follow.
+    pub fn sleep(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+    }
+
+    /// The driver, for whatever else there is to know.
+    pub fn driver(&self) -> &RunDriver<M> {
+        &self.driver
+    }
+
+    /// How the run ended, once it did.
+    pub fn ending(&self) -> Option<&Ending> {
+        self.driver.ending()
+    }
+
+    /// All records that were written.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The events since the last crash.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+}
+
+impl<M> fmt::Debug for ManualHost<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualHost").field("records", &self.records.len()).finish_non_exhaustive()
+    }
+}
