@@ -128,7 +128,9 @@ impl RunLog for MemoryLog {
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
         // As a journal on a disk does: what is kept is text.
         let state = serde_json::from_str(&snapshot.state.to_string()).unwrap_or_default();
-        self.journal.kept().snapshots.insert(self.run.clone(), Snapshot::new(snapshot.seq, state));
+        if self.takes_snapshots() {
+            self.journal.kept().snapshots.insert(self.run.clone(), Snapshot::new(snapshot.seq, state));
+        }
         Ok(())
     }
 }

@@ -4,8 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Journal, Machine, MachineKind, RunId, RunLog as _, Status, Step,
-    ToolCall, ToolRun,
+    Effect, EffectId, Ending, Input, Journal, Machine, MachineKind, RunId, Status, Step, ToolCall, ToolRun,
 };
 use levity_driver::{DriverSettings, Meter, RunDriver, RunSnapshot};
 use levity_runtime::{FileJournal, Job, MemoryJournal, Runtime};
@@ -71,15 +70,15 @@ fn run() -> RunId {
     RunId::new("r")
 }
 
-/// Drives a run until its journal fails, and then to its end; `opened` looks at the journal in between.
+/// Drives a run until its journal fails, and then to its end.
 async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
-    let failing = FaultyJournal::new(journal.clone()).fail_from(150);
+    let failing = FaultyJournal::new(journal.clone()).fail_from(60);
     let runtime = Runtime::new().with_journal(failing);
     let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
     runtime.run(job).await.unwrap_err();
     let latest = journal.open_latest(&run()).await.unwrap();
     let (snapshot, tail) = (latest.snapshot.unwrap(), latest.records);
-    assert!(snapshot.seq > 100 && tail.len() < 50, "{} and {}", snapshot.seq, tail.len());
+    assert!(snapshot.seq > 100 && tail.len() < 100, "{} and {}", snapshot.seq, tail.len());
     drop(latest.log);
     let (executor, runtime) = (Arc::new(Answers::default()), Runtime::new().with_journal(journal.clone()));
     let done = runtime.run(Job::resume(run(), executor.clone(), Twos::restore)).await.unwrap();

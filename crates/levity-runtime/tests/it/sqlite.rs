@@ -133,6 +133,10 @@ impl Journal for Alternating {
         self.next().open(run).await
     }
 
+    async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
+        self.next().open_latest(run).await
+    }
+
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         self.next().list(query).await
     }
