@@ -135,6 +135,8 @@ pub(crate) struct Around {
     pub(crate) above: Above,
     /// What the program gave this run and those below it.
     pub(crate) given: Option<Arc<Given>>,
+    /// Interventions of guards in the input of a new run.
+    pub(crate) guarded: Vec<Intervention>,
 }
 
 /// What a program gives one run, and no journal keeps.
@@ -369,7 +371,8 @@ impl<M: Machine + 'static> Driver<M> {
                 let inspection = self.around.executor.inspect();
                 (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
             }
-            self.stage(vec![Entry::Opened(opened)])?;
+            let guarded = std::mem::take(&mut self.around.guarded).into_iter().map(screen::stepped_in);
+            self.stage(std::iter::once(Entry::Opened(opened)).chain(guarded).collect())?;
         }
         if self.state.machine.ending().is_some() {
             return Ok(());

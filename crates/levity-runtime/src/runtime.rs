@@ -187,6 +187,7 @@ impl Runtime {
             name,
             above,
             given: job.given,
+            guarded: Vec::new(),
         };
         let driver = match fork {
             None if open.records.len() > AT_ONCE => {
