@@ -172,7 +172,7 @@ pub enum EventKind {
     },
     /// A guard stepped in.
     Guarded {
-        /// The effect whose outcome it is about; what people say is no effect.
+        /// The effect whose outcome it is about; what people say and the input of a child run are none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<EffectId>,
         /// Which, where, and how.

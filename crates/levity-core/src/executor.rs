@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Lease, Limits,
-    Machine, ModelCard, Outcome, Resolution, RunId, Screener, ToolError, Values,
+    Cause, ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Intervention,
+    Lease, Limits, Machine, ModelCard, Outcome, Resolution, RunId, Screener, ToolError, Values,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -397,6 +397,8 @@ pub struct Child {
     pub lease: Option<ChildLease>,
     /// Screens its end before that is written down and its parent learns of it.
     pub screener: Option<Arc<dyn Screener>>,
+    /// Interventions of guards in the input of a new run; they become events of that run.
+    pub guarded: Vec<Intervention>,
 }
 
 /// The lease of a child run.
@@ -411,7 +413,14 @@ pub enum ChildLease {
 impl Child {
     /// A child run.
     pub fn new(machine: impl Machine + 'static, executor: Arc<dyn Executor>, limits: Limits) -> Self {
-        Self { machine: Box::new(machine), executor, limits, lease: None, screener: None }
+        Self {
+            machine: Box::new(machine),
+            executor,
+            limits,
+            lease: None,
+            screener: None,
+            guarded: Vec::new(),
+        }
     }
 
     /// Has its end screened.

@@ -406,8 +406,8 @@ pub enum Command {
         /// The message.
         message: Arc<Message>,
     },
-    /// A guard stepped in on what people say: on what is told next, or on what is not told at all. The run itself takes
-    /// no notice.
+    /// A guard stepped in on what people say: on what is told next, or on what is not told at all. At the start of a child run,
+    /// it stepped in on the child's input. The run itself takes no notice.
     Guarded(Intervention),
 }
 

@@ -22,7 +22,6 @@ mod encode;
 mod many;
 mod media;
 mod number;
-mod tags;
 mod usage;
 
 pub use embed::OpenAiEmbedder;

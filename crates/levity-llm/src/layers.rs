@@ -69,4 +69,4 @@ pub use replay::{Replay, ReplayError};
 pub use retry::Retry;
 pub use route::{Classifier, Difficulty, Route};
 pub use scrub::Scrub;
-pub use text_tools::{Dialect, TextTools};
+pub use text_tools::TextTools;

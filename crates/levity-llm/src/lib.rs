@@ -47,6 +47,7 @@ mod responses;
     allow(dead_code, reason = "only some dialects need it")
 )]
 mod schema;
+mod thoughts;
 #[cfg(any(feature = "openai", feature = "compatible", feature = "anthropic", feature = "ollama"))]
 mod unseen;
 

@@ -4,7 +4,8 @@
 //! the reply. While tools are offered and the reply has no native call, text that *is* a call of an offered tool becomes
 //! that call. Text that only speaks of calls stays text:
 //!
-//! - The call ends the reply. A short lead-in may stand before it, nothing behind it.
+//! - The call ends the reply. A short lead-in may stand before it. Nothing may stand behind it, except a result that the model makes
+//!   up, which is left out.
 //! - The tool's name is one of the offered names, and the arguments are an object that fits the tool.
 //! - The user did not ask for JSON, code or an example, and the text is not quoted from a message or a tool result.
 //!
@@ -179,7 +180,7 @@ impl Rescue {
                 None => (None, finish),
                 calls => (calls, Finish::ToolCalls),
             },
-            Finish::Length => (self.cut_call().map(|call| vec![call]), finish),
+            Finish::Length => (self.cut_call().map(|call| (vec![call], self.held.len())), finish),
             finish => (None, finish),
         };
         self.over = true;
@@ -187,7 +188,10 @@ impl Rescue {
             self.release(out);
             return finish;
         };
-        let text = std::mem::take(&mut self.held);
+        let (calls, used) = calls;
+        let mut text = std::mem::take(&mut self.held);
+        // A result that the model made up does not go back to it.
+        text.truncate(used);
         let names: Vec<&str> = calls.iter().map(|call| &*call.name).collect();
         let what = if finish == Finish::Length { "the beginning of a call" } else { "call" };
         out.push_back(Delta::Notice { text: format!("read from text: {what} of `{}`", names.join("`, `")) });
@@ -218,13 +222,24 @@ impl Rescue {
         Some(Call { name: name.clone(), args: text.to_owned() })
     }
 
-    fn calls(&self) -> Option<Vec<Call>> {
+    /// The calls that the held text is, and where they end.
+    fn calls(&self) -> Option<(Vec<Call>, usize)> {
         let text = self.held.trim();
         if text.is_empty() || self.context.forbids(&self.lead_in, text) {
             return None;
         }
-        let calls = forms::read(text, &self.tools, !self.context.forbids_code())?;
-        (!calls.is_empty()).then_some(calls)
+        let (calls, used) = forms::read(text, &self.tools, !self.context.forbids_code())?;
+        let end = if used < text.len() {
+            // Behind a lead-in, calls with their results are an example.
+            if !self.lead_in.trim().is_empty() {
+                return None;
+            }
+            let blanks = self.held.len() - self.held.trim_start().len();
+            blanks + text[..used].trim_end().len()
+        } else {
+            self.held.len()
+        };
+        (!calls.is_empty()).then_some((calls, end))
     }
 }
 

@@ -6,8 +6,8 @@ use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
     Approver, Ask, CancelToken, Command, ControlError, Digest, Divergence, Effect, EffectCx, EffectId, Event,
-    EventKind, Executor, Limit, Limits, Live, LiveSink, Machine, Outcome, Post, Record, RunId, RunLog,
-    RuntimeError, Timestamp, Values, World,
+    EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink, Machine, Outcome, Post, Record, RunId,
+    RunLog, RuntimeError, Timestamp, Values, World,
 };
 use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes};
 use tokio::sync::oneshot;
@@ -96,6 +96,8 @@ pub(crate) struct Around {
     pub(crate) above: Above,
     /// What the program gave this run and those below it.
     pub(crate) given: Option<Arc<Given>>,
+    /// Interventions of guards in the input of a new run.
+    pub(crate) guarded: Vec<Intervention>,
 }
 
 /// What a program gives one run, and no journal keeps.
@@ -332,6 +334,11 @@ impl<M: Machine + 'static> Driver<M> {
             let inspection = executor.inspect();
             (inspection.setup, inspection.screener.is_some())
         })?;
+        let guarded = std::mem::take(&mut self.around.guarded);
+        if !old {
+            self.core.guarded(now, guarded);
+            self.core.check()?;
+        }
         if self.core.ending().is_some() {
             return Ok(());
         }

@@ -187,6 +187,7 @@ impl Runtime {
             name,
             above,
             given: job.given,
+            guarded: Vec::new(),
         };
         let driver = match fork {
             None if open.len() > AT_ONCE => Driver::load(run.clone(), machine, open, around, line).await,

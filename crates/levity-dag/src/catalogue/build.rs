@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use levity_core::text::bare_model_name;
 use levity_core::{Limits, Model, Tool, ToolSource, ToolSpec};
-use levity_llm::layers::{Dialect, TextTools};
+use levity_llm::layers::TextTools;
 use levity_loop::{Agent, AgentBuilder};
 
 use super::Catalogue;
@@ -147,12 +147,12 @@ fn needed(missing: &Missing, parts: &Parts) -> CatalogueError {
     CatalogueError::Missing { missing: missing.clone(), near }
 }
 
-/// The model with an ear for calls that are written as text.
+/// The model, with calls read from its text.
 fn listening(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
     match (text_tools, model.card().abilities.tools) {
         (false, _) => model,
         (true, true) => Arc::new(TextTools::new(model).beside_native()),
-        (true, false) => Arc::new(TextTools::new(model).dialect(Dialect::CallTool)),
+        (true, false) => Arc::new(TextTools::new(model)),
     }
 }
 

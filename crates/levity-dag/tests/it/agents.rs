@@ -178,8 +178,21 @@ async fn a_call_in_text_is_understood_with_any_model() {
         let sent = serde_json::to_string(&model.requests()[1].history).unwrap();
         assert!(sent.contains("42 results"), "the result goes back: {sent}");
         assert_eq!(names(&model, 0).len(), usize::from(native));
-        assert_eq!(system(&model, 0).contains("call_tool"), !native, "it is taught where it is needed");
+        assert_eq!(system(&model, 0).contains("<tool_call>"), !native, "it is taught where it is needed");
     }
+}
+
+/// The task of a step asks for JSON, which is no reason to take a call for the answer.
+#[tokio::test]
+async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
+    let model = ScriptedModel::new().with_card(without_tools()).reply(CALL).reply(r#"{"x": "42"}"#);
+    let find = tool("find");
+    let agents = Catalogue::empty().with(Entry::new("A", "a").tools(["find"]));
+    let parts = Parts::new(model.clone()).tool(find.clone());
+    let team = Team::builder().agents(agents, parts).build().unwrap();
+    team.run(Plan::new().step(Step::new("s", "A").prompt("Find the tides.").writes(["x"]))).await.unwrap();
+    assert_eq!(find.calls().len(), 1);
+    model.assert_finished();
 }
 
 #[tokio::test]
@@ -203,7 +216,10 @@ async fn calls_in_text_are_left_alone_where_it_is_said() {
 
 #[tokio::test]
 async fn the_last_turn_is_announced_and_has_no_tools() {
-    let script = (0..14).fold(ScriptedModel::new(), |script, _| script.reply(CALL)).reply("{\"x\": 1}");
+    // The same call in text three times in a row would be answered from its result.
+    let call = |turn: usize| CALL.replace("tides", &turn.to_string());
+    let script =
+        (0..14).fold(ScriptedModel::new(), |script, turn| script.reply(call(turn))).reply("{\"x\": 1}");
     let find = tool("find");
     let agents = Catalogue::empty().with(Entry::new("A", "a").tools(["find"]));
     let parts = Parts::new(script.clone()).tool(find.clone());

@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json};
 
 use super::calls::Calls;
 use super::chunk::{Choice, Chunk, InPlace, Piece};
-use super::tags::{self, Tags};
 use super::{Field, NAME};
 use crate::http::{Decode, Failure, Sink};
 use crate::lenient::Said;
+use crate::thoughts::{self, Thoughts};
 
 /// What has been said so far.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     /// Looks for thoughts in the text, if it is to.
-    tags: Option<Tags>,
+    tags: Option<Thoughts>,
     calls: Calls,
     /// Data that goes back with the reply, by field.
     kept: Map<String, Value>,
@@ -85,7 +85,7 @@ impl Decode for Decoder {
 impl Decoder {
     /// A decoder that looks for thoughts in the text.
     pub(super) fn with_tags(wanted: bool) -> Self {
-        Self { tags: wanted.then(Tags::default), ..Self::default() }
+        Self { tags: wanted.then(Thoughts::default), ..Self::default() }
     }
 
     fn chunk(
@@ -213,10 +213,10 @@ impl Decoder {
         self.tags = Some(tags);
     }
 
-    fn tagged(&mut self, piece: tags::Piece, sink: &mut Sink) {
+    fn tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
         match piece {
-            tags::Piece::Thinking(text) => self.think(Said::Text(text.into()), Field::Tags, sink),
-            tags::Piece::Text(text) => self.say(text, sink),
+            thoughts::Piece::Thinking(text) => self.think(Said::Text(text.into()), Field::Tags, sink),
+            thoughts::Piece::Text(text) => self.say(text, sink),
         }
     }
 

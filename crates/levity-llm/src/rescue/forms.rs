@@ -12,7 +12,7 @@ use crate::json;
 pub(super) const FENCE: &str = "```";
 
 /// Marks that begin a call. Servers that know the model take them out; others deliver them as text.
-pub(super) const OPENERS: [&str; 28] = [
+pub(super) const OPENERS: [&str; 29] = [
     "<tool_call>",
     "<tool_calls>",
     "<function=",
@@ -40,6 +40,7 @@ pub(super) const OPENERS: [&str; 28] = [
     "functools[",
     ">>>",
     "Action:",
+    "TOOL_CALL:",
     "Thought:",
 ];
 
@@ -94,30 +95,48 @@ const MARKS: [&str; 46] = [
 ];
 
 /// Words that stand before calls and say nothing.
-const LABELS: [&str; 4] = ["[TOOL_CALLS]", "functools", ">>>", "Action:"];
+const LABELS: [&str; 5] = ["[TOOL_CALLS]", "functools", ">>>", "Action:", "TOOL_CALL:"];
+
+/// Labels behind which a name alone is a call.
+const NAME_LABELS: [&str; 2] = ["Action:", "TOOL_CALL:"];
+
+/// Marks of a result that the model makes up behind its calls.
+const MADE_UP: [&str; 3] = ["<tool_response", "Observation:", "TOOL_RESULT:"];
 
 /// Marks around thoughts that a model wrote before its calls.
 const THOUGHTS: [(&str, &str); 2] = [("<|START_THINKING|>", "<|END_THINKING|>"), ("Thought:", "\nAction:")];
 
 /// Marks between a name and its arguments.
-const BETWEEN: [&str; 5] =
-    ["<|tool_call_argument_begin|>", "<｜tool▁sep｜>", "<|tool▁sep|>", "[ARGS]", "Action Input:"];
+const BETWEEN: [&str; 6] = [
+    "<|tool_call_argument_begin|>",
+    "<｜tool▁sep｜>",
+    "<|tool▁sep|>",
+    "[ARGS]",
+    "Action Input:",
+    "ARGUMENTS:",
+];
 
 /// The most calls that one text may have.
 const MOST: usize = 64;
 
-/// The calls that a whole text is made of; `None` if there is anything else in it.
-pub(super) fn read(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<Vec<Call>> {
-    read_part(text, tools, Form { code, bare: true })
+/// The calls that a whole text is made of, and how long they are; `None` if there is anything else in it. A result that the model
+/// makes up, and all that follows it, does not count.
+pub(super) fn read(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>, usize)> {
+    read_part(text, tools, Form { code, bare: true, labelled: false })
 }
 
-fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<Vec<Call>> {
+fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
     let mut found = Vec::new();
     let mut rest = skipped(text);
     // Behind a mark of its own, the syntax is the model's and not a programmer's.
     let marked = rest.len() < text.trim_start().len();
-    let form = Form { code: form.code || marked, bare: form.bare && !marked };
     while !rest.is_empty() {
+        if !found.is_empty() && MADE_UP.iter().any(|mark| rest.starts_with(mark)) {
+            break;
+        }
+        let before = text[..text.len() - rest.len()].trim_end();
+        let labelled = NAME_LABELS.iter().any(|label| before.ends_with(label));
+        let form = Form { code: form.code || marked, bare: form.bare && !marked, labelled };
         let (more, used) = one(rest, tools, form)?;
         found.extend(more);
         if found.len() > MOST || used == 0 {
@@ -125,7 +144,7 @@ fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<Vec<Call
         }
         rest = skipped(&rest[used..]);
     }
-    Some(found)
+    Some((found, text.len() - rest.len()))
 }
 
 /// A text without the blanks, commas and empty marks in front of it.
@@ -149,11 +168,12 @@ fn skipped(text: &str) -> &str {
     }
 }
 
-/// The forms that are accepted: calls in the syntax of a programming language, and calls without a mark.
+/// The forms that are accepted: calls in the syntax of a programming language, calls without a mark, and names alone.
 #[derive(Clone, Copy)]
 struct Form {
     code: bool,
     bare: bool,
+    labelled: bool,
 }
 
 /// The calls at the front of a text, and how long they are.
@@ -165,8 +185,15 @@ fn one(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, us
         '[' => json_calls(text, tools).or_else(|| python_calls(text, tools, form)),
         _ => with_object(text, tools)
             .or_else(|| with_pairs(text, tools))
-            .or_else(|| python_calls(text, tools, form)),
+            .or_else(|| python_calls(text, tools, form))
+            .or_else(|| name_alone(text, tools).filter(|_| form.labelled)),
     }
+}
+
+/// A name on a line of its own.
+fn name_alone(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
+    let end = text.find('\n').unwrap_or(text.len());
+    Some((vec![call(offered(&text[..end], tools)?, Value::Null)?], end))
 }
 
 fn python_calls(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
@@ -186,8 +213,8 @@ fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>,
         Some(close) => (&body[..close], from + close + 1 + FENCE.len()),
         None => (body, text.len()),
     };
-    let calls = read_part(inside, tools, Form { code, bare: false }).filter(|calls| !calls.is_empty())?;
-    Some((calls, used))
+    let (calls, read) = read_part(inside, tools, Form { code, bare: false, labelled: false })?;
+    (!calls.is_empty() && read == inside.len()).then_some((calls, used))
 }
 
 /// An object or a list that begins the text.

@@ -119,10 +119,15 @@ impl Context {
         let output = request.output.as_ref().map(|output| &output.schema);
         let required = output.and_then(|schema| schema.get("required")).and_then(Value::as_array);
         let asked = asked.map(|message| message.text()).unwrap_or_default();
+        let shown = shown_keys(&asked);
         Self {
-            asks_for_data: asks_for(&asked, &DATA) || names_json(&asked),
+            // Data of a known shape is told from a call by its keys.
+            asks_for_data: shown.is_empty() && (asks_for(&asked, &DATA) || names_json(&asked)),
             asks_for_code: asks_for(&asked, &CODE),
-            answer: required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect(),
+            answer: match required {
+                Some(required) => required.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                None => shown,
+            },
             said: said.collect(),
         }
     }
@@ -208,6 +213,14 @@ fn names_json(text: &str) -> bool {
         is_free(before) && is_free(after) && !matches!(before, Some('.' | '/' | '_' | '-'))
     };
     text.match_indices("json").any(|(at, _)| is_word(at))
+}
+
+/// The keys of a JSON object that a message shows with dots for the values: `{"report": ..}`.
+fn shown_keys(text: &str) -> Vec<String> {
+    let parts: Vec<&str> = text.split("\":").collect();
+    let is_open = |value: &str| value.trim_start().starts_with("..") || value.trim_start().starts_with('…');
+    let keys = parts.windows(2).filter(|pair| is_open(pair[1])).filter_map(|pair| pair[0].rsplit('"').next());
+    keys.map(str::to_owned).collect()
 }
 
 /// Returns whether the lead-in is an answer, or introduces an example.

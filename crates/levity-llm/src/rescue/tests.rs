@@ -128,6 +128,19 @@ fn several_calls_are_all_read() {
 }
 
 #[test]
+fn call_is_read_where_json_of_another_shape_was_asked_for() {
+    let asked = "Answer with one JSON object that has these keys: {\"report\": .., \"name\": ..}";
+    let call = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
+    let (_, calls, _) = whole(asked, call);
+    assert_eq!(calls, [("get_weather".to_owned(), json!({"city": "Rome"}))]);
+    let answer = r#"{"name": "add", "args": {"report": 1, "name": 2}, "report": "x"}"#;
+    assert_eq!(whole(asked, answer).1, []);
+    let asked = "As JSON: {\"name\": ..., \"arguments\": ...}";
+    assert_eq!(whole(asked, call).1, [], "it is the answer asked for");
+    assert_eq!(whole("As JSON, please: {\"city\": \"Rome\"}", call).1, [], "no shape is shown");
+}
+
+#[test]
 fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
     let cases = [
         (r#"{"name": "get_weather", "arguments": {"city": "Ro"#, "get_weather"),

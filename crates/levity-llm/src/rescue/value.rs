@@ -12,7 +12,7 @@ use crate::names;
 pub(super) const NAMES: [&str; 8] =
     ["name", "function", "tool", "tool_name", "function_name", "action", "call_tool", "function_call"];
 /// Keys of the arguments.
-pub(super) const ARGUMENTS: [&str; 10] = [
+pub(super) const ARGUMENTS: [&str; 11] = [
     "arguments",
     "parameters",
     "args",
@@ -21,6 +21,7 @@ pub(super) const ARGUMENTS: [&str; 10] = [
     "action_input",
     "tool_input",
     "tool_args",
+    "tool_arguments",
     "kwargs",
     "properties",
 ];
@@ -28,8 +29,20 @@ pub(super) const ARGUMENTS: [&str; 10] = [
 pub(super) const WRAPPERS: [&str; 8] =
     ["tool_calls", "tool_call", "tool", "function", "function_call", "function_calls", "call_tool", "calls"];
 /// Keys that calls have beside those.
-pub(super) const BESIDE: [&str; 10] =
-    ["type", "id", "index", "call_id", "tool_call_id", "thought", "thoughts", "reasoning", "content", "role"];
+pub(super) const BESIDE: [&str; 12] = [
+    "type",
+    "id",
+    "index",
+    "call_id",
+    "tool_call_id",
+    "thought",
+    "thoughts",
+    "thinking",
+    "reasoning",
+    "reason",
+    "content",
+    "role",
+];
 
 /// The deepest nesting of calls in wrappers.
 const DEEPEST: usize = 6;

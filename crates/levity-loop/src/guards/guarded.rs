@@ -197,8 +197,10 @@ impl Executor for Guarded {
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
         let mut made = if saved.is_none() && self.looks_at_call(child.approved) {
-            let child = Box::pin(self.screen.look_at_child(child)).await?;
-            self.inner.child(&child, saved).await?
+            let (child, guarded) = Box::pin(self.screen.look_at_child(child)).await?;
+            let mut made = self.inner.child(&child, saved).await?;
+            made.guarded.splice(0..0, guarded);
+            made
         } else {
             self.inner.child(child, saved).await?
         };

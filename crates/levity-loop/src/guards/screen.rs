@@ -178,17 +178,20 @@ impl Screen {
     }
 
     /// What the guards make of a child before it is made: its input is the arguments of a call.
-    pub(crate) async fn look_at_child(&self, child: &ChildRun) -> Result<ChildRun, ToolError> {
+    pub(crate) async fn look_at_child(
+        &self,
+        child: &ChildRun,
+    ) -> Result<(ChildRun, Vec<Intervention>), ToolError> {
         let id = child.call.clone().unwrap_or_else(|| "".into());
         let call = ToolCall::new(id, &*child.agent, child.input.clone());
         let refused = |guarded: Vec<Intervention>| {
             let message = guarded.last().map(not_made).unwrap_or_default();
             ToolError::new(ToolErrorKind::Denied, message)
         };
-        let (call, _) = self.look_at_call(call, &GuardCx::new()).await.map_err(refused)?;
+        let (call, guarded) = self.look_at_call(call, &GuardCx::new()).await.map_err(refused)?;
         let mut child = child.clone();
         child.input = call.args;
-        Ok(child)
+        Ok((child, guarded))
     }
 }
 

@@ -63,6 +63,7 @@ impl<M: Machine + 'static> Driver<M> {
                 name,
                 above: span,
                 given,
+                guarded: made.guarded,
             };
             // In a box, since hardly any child needs the room.
             let driver = match open.len() > AT_ONCE {

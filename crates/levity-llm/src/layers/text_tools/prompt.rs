@@ -9,18 +9,18 @@ use levity_core::{
 
 use serde_json::json;
 
-use super::{Dialect, structured};
+use super::structured;
 use crate::rescue;
 
 /// How calls are written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
-    Text(Dialect),
+    Text,
     Structured,
 }
 
 /// Whether the request offers tools.
-pub(super) fn offers(request: &Request) -> bool {
+fn offers(request: &Request) -> bool {
     !request.tools.is_empty() && request.tool_choice != ToolChoice::None
 }
 
@@ -37,7 +37,7 @@ pub(super) fn plain(mut request: Request, form: Form) -> Request {
                 request.output = Some(schema.into());
             }
             // Held to its shape, the model could not call.
-            Form::Text(_) => {
+            Form::Text => {
                 if let Some(output) = request.output.take() {
                     let _ =
                         write!(system, "\nAn answer is only JSON, of this JSON Schema: {}\n", output.schema);
@@ -60,31 +60,24 @@ fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
         let _ = writeln!(text, "{}", json!({"type": "function", "function": function}));
     }
     text.push_str("</tools>\n\n");
-    text.push_str(&how(form));
+    text.push_str(how(form));
     text.push('\n');
     text
 }
 
-fn how(form: Form) -> String {
-    let Form::Text(dialect) = form else {
-        return "To call a function, reply with {\"reply\": {\"name\": <function name>, \"arguments\": <its arguments>}}. \
-                If no function helps, reply with {\"reply\": {\"answer\": <text>}}."
-            .into();
-    };
-    // Small models that are told that they may answer in words call nothing at all.
-    let call = dialect.written("<function name>", "<its arguments>");
-    let how = match dialect {
-        Dialect::Tagged => {
+/// How to call. Small models that are told that they may answer in words call nothing at all.
+fn how(form: Form) -> &'static str {
+    match form {
+        Form::Structured => {
+            "To call a function, reply with {\"reply\": {\"name\": <function name>, \"arguments\": <its arguments>}}. \
+             If no function helps, reply with {\"reply\": {\"answer\": <text>}}."
+        }
+        Form::Text => {
             "For each call, write a JSON object with the name and the arguments of the function within <tool_call></tool_call> \
-             tags:\n<tool_call>\n{\"name\": <function name>, \"arguments\": <its arguments>}\n</tool_call>"
-                .to_owned()
+             tags:\n<tool_call>\n{\"name\": <function name>, \"arguments\": <its arguments>}\n</tool_call>\n\
+             The results come in the next message."
         }
-        Dialect::CallTool => {
-            format!("For each call, write this, and nothing behind it:\n{call}\nIf no function helps, answer as you were told.")
-        }
-        _ => format!("For each call, write this, and nothing behind it:\n{call}"),
-    };
-    format!("{how}\nThe results come in the next message.")
+    }
 }
 
 fn must(system: &mut String, choice: &ToolChoice) {
@@ -103,7 +96,7 @@ fn rewritten(history: &History, form: Form) -> History {
     let mut words = History::new();
     for message in history.messages() {
         let message = match message.role {
-            Role::Tool => Arc::new(results(message, form)),
+            Role::Tool => Arc::new(results(message)),
             _ if message.calls().next().is_some() => Arc::new(calls(message, form)),
             _ => message.clone(),
         };
@@ -145,18 +138,21 @@ fn call_words(call: &ToolCall, form: Form) -> String {
     let args = call.raw.clone().unwrap_or_else(|| call.args.to_string());
     match form {
         Form::Structured => structured::written(&call.name, &args),
-        Form::Text(dialect) => dialect.written(&call.name, &args),
+        Form::Text => {
+            let args = if args.trim().is_empty() { "{}" } else { &args };
+            format!("<tool_call>{{\"name\": \"{}\", \"arguments\": {args}}}</tool_call>", call.name)
+        }
     }
 }
 
-fn results(message: &Message, form: Form) -> Message {
+fn results(message: &Message) -> Message {
     let mut text = String::new();
     let mut media = Vec::new();
     for result in message.results() {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(&result_words(result, form));
+        text.push_str(&result_words(result));
         media.extend(result.content.iter().filter_map(|content| match content {
             Content::Media(media) => Some(Part::Media(media.clone())),
             _ => None,
@@ -165,15 +161,7 @@ fn results(message: &Message, form: Form) -> Message {
     Message::new(Role::User, std::iter::once(Part::text(text)).chain(media))
 }
 
-fn result_words(result: &ToolResult, form: Form) -> String {
-    let (name, text) = (&result.name, result.text());
-    let failed = if result.is_error() { " failed" } else { "" };
-    match form {
-        Form::Text(Dialect::Marked) => format!("TOOL_RESULT: {name}{failed}\n{text}"),
-        Form::Text(Dialect::Action) => format!("Observation: {name}{failed} output: {text}"),
-        _ => {
-            let failed = if result.is_error() { " status=\"failed\"" } else { "" };
-            format!("<tool_response name=\"{name}\"{failed}>\n{text}\n</tool_response>")
-        }
-    }
+fn result_words(result: &ToolResult) -> String {
+    let failed = if result.is_error() { " status=\"failed\"" } else { "" };
+    format!("<tool_response name=\"{}\"{failed}>\n{}\n</tool_response>", result.name, result.text())
 }

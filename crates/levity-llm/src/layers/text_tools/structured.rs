@@ -5,8 +5,6 @@ use std::sync::Arc;
 use levity_core::{OutputSchema, ToolChoice, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use super::calls::{Piece, read_json};
-
 /// The key everything is under: many endpoints want an object at the top, not an `anyOf`.
 const REPLY: &str = "reply";
 const NAME: &str = "name";
@@ -100,18 +98,36 @@ pub(super) fn written(name: &str, args: &str) -> String {
     json!({REPLY: {NAME: name, ARGUMENTS: args}}).to_string()
 }
 
-/// What a reply of that schema is; `None` when it is not of that schema.
-pub(super) fn read(text: &str) -> Option<Piece> {
-    let value = read_json(text.trim())?;
+/// A reply of that schema.
+#[derive(Debug, PartialEq)]
+pub(super) enum Reply {
+    Answer(String),
+    /// A call; the arguments are JSON text.
+    Call {
+        name: String,
+        args: String,
+    },
+}
+
+/// Reads a reply of that schema; `None` when it is something else.
+pub(super) fn read(text: &str) -> Option<Reply> {
+    let value = read_json(text)?;
     let reply = value.get(REPLY).unwrap_or(&value);
     // Where nothing holds the model to the schema, it may use other names.
     if let Some(name) = [NAME, "tool"].iter().find_map(|key| reply.get(key)?.as_str()) {
         let args = [ARGUMENTS, "args"].iter().find_map(|key| reply.get(key));
         let args = args.map(Value::to_string).unwrap_or_default();
-        return Some(Piece::Call { name: name.to_owned(), args });
+        return Some(Reply::Call { name: name.to_owned(), args });
     }
-    Some(Piece::Text(match reply.get(ANSWER)? {
+    Some(Reply::Answer(match reply.get(ANSWER)? {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }))
+}
+
+/// Reads JSON that a model wrote: the text must begin and end as an object or a list does, and may be wrong inside.
+fn read_json(text: &str) -> Option<Value> {
+    let text = text.trim();
+    let framed = matches!(text.as_bytes(), [b'{', .., b'}'] | [b'[', .., b']']);
+    serde_json::from_str(text).ok().or_else(|| framed.then(|| crate::json::parse(text).ok()).flatten())
 }

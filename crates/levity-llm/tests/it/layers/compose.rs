@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levity_core::{
-    Abilities, Delta, EventKind, Limits, Model, ModelCard, ModelErrorKind, Money, Price, ToolOutput, World,
+    Abilities, Delta, EventKind, Finish, Limits, Model, ModelCard, ModelErrorKind, Money, Price, ToolOutput,
+    World,
 };
 use levity_llm::ModelExt;
-use levity_llm::layers::{Cache, Dialect, Rate};
+use levity_llm::layers::{Cache, Rate};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
@@ -66,33 +67,26 @@ fn no_tools() -> ModelCard {
 
 #[tokio::test]
 async fn an_agent_works_with_a_model_that_has_no_tools() {
-    for dialect in [Dialect::Tagged, Dialect::Marked, Dialect::Action, Dialect::CallTool] {
-        let expect = |text: &'static str| {
-            move |request: &levity_core::Request| {
-                let all = serde_json::to_string(request).unwrap();
-                if !request.tools.is_empty() || !all.contains(text) {
-                    Err(format!("no {text}"))
-                } else {
-                    Ok(())
-                }
-            }
-        };
-        let calls = "[Thinking: two sums]\nAction: add\nAction Input: {\"a\": 2}\n\
-                     <tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 5}}</tool_call>\nObservation: 99";
-        let inner = ScriptedModel::new()
-            .with_card(no_tools())
-            .turn(Turn::new().text(calls).pieces(9).expect(expect("You can call these functions")))
-            .turn(Turn::new().text("TOOL_CALL: add\nARGUMENTS: {\"a\": 7").expect(expect("sum is 5")))
-            .turn(Turn::new().text("It is 7.").expect(expect("sum is 5")));
-        let tool = RecordingTool::new("add", |args| Ok(ToolOutput::text(format!("sum is {}", args["a"]))));
-        let agent =
-            Agent::builder(inner.clone().text_tools().dialect(dialect)).tool(tool.clone()).build().unwrap();
-        let answer = agent.run("What is 2 + 5?").await.unwrap();
-        assert_eq!(answer.text(), "It is 7.", "{dialect:?}");
-        let args: Vec<_> = tool.calls().iter().map(|call| call.args.clone()).collect();
-        assert_eq!(args, [json!({"a": 2}), json!({"a": 5})], "the broken call never ran");
-        inner.assert_finished();
-    }
+    let expect = |text: &'static str| {
+        move |request: &levity_core::Request| {
+            let all = serde_json::to_string(request).unwrap();
+            if !request.tools.is_empty() || !all.contains(text) { Err(format!("no {text}")) } else { Ok(()) }
+        }
+    };
+    let calls = "[Thinking: two sums]\nAction: add\nAction Input: {\"a\": 2}\n\
+                 <tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 5}}</tool_call>\nObservation: 99";
+    let cut = Turn::new().text("TOOL_CALL: add\nARGUMENTS: {\"a\": 7").finish(Finish::Length);
+    let inner = ScriptedModel::new()
+        .with_card(no_tools())
+        .turn(Turn::new().text(calls).pieces(9).expect(expect("You can call these functions")))
+        .turn(cut.expect(expect("sum is 5")))
+        .turn(Turn::new().text("It is 7.").expect(expect("sum is 5")));
+    let tool = RecordingTool::new("add", |args| Ok(ToolOutput::text(format!("sum is {}", args["a"]))));
+    let agent = Agent::builder(inner.clone().text_tools()).tool(tool.clone()).build().unwrap();
+    assert_eq!(agent.run("What is 2 + 5?").await.unwrap().text(), "It is 7.");
+    let args: Vec<_> = tool.calls().iter().map(|call| call.args.clone()).collect();
+    assert_eq!(args, [json!({"a": 2}), json!({"a": 5})], "the broken call never ran");
+    inner.assert_finished();
 }
 
 #[tokio::test]

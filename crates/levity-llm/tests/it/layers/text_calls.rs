@@ -1,13 +1,13 @@
-//! Calls that a model in text mode writes in the form of its family, not in the form that it was taught.
+//! Calls that a model in text mode writes, in the form that it was taught or in the form of its family.
 
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Message, Model as _, Opaque, OutputSchema, Part, Request, Response, ToolCall, ToolError,
+    Delta, Finish, Message, Model as _, Opaque, OutputSchema, Request, Response, ToolCall, ToolError,
     ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::ModelExt as _;
-use levity_llm::layers::{Dialect, ToolMode};
+use levity_llm::layers::ToolMode;
 use levity_test::{ScriptedModel, Turn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -172,48 +172,96 @@ async fn json_in_the_arguments_of_a_family_call_is_no_call_of_its_own() {
     }
 }
 
-/// Replies with a call in a form that text mode teaches, and what is made of them: the other reader changes nothing.
+/// A call that stands among other text is only spoken of.
 #[tokio::test]
-async fn call_in_a_taught_form_comes_before_one_in_the_form_of_a_family() {
+async fn call_in_the_taught_form_is_read_only_where_it_ends_the_reply() {
     let tag = r#"<tool_call>{"name": "now", "arguments": {}}</tool_call>"#;
     for (reply, text, called) in [
         (tag.to_owned(), "", vec!["now"]),
-        (format!("[add(a=2)]\n{tag}"), "[add(a=2)]", vec!["now"]),
-        (format!("{tag}\n[add(a=2)]"), "[add(a=2)]", vec!["now"]),
-        (format!("add{tag} more"), "addmore", vec!["now"]),
-        (format!("Thought: hm\n{tag}"), "Thought: hm", vec!["now"]),
-        ("Thought: hm\nAction: now\nObservation: noon".to_owned(), "Thought: hm", vec!["now"]),
-        ("Action: nobody\nAction Input: {}".to_owned(), "", vec!["nobody"]),
-        ("TOOL_CALL: nobody\nARGUMENTS: {}\n[add(a=2)]".to_owned(), "[add(a=2)]", vec!["nobody"]),
-        (format!("{tag} It is {{\"name\": \"add\"}}"), "It is {\"name\": \"add\"}", vec!["now"]),
-        // The model marked it as its answer.
-        (r#"{"action": "final_answer", "input": "[add(a=2)]"}"#.to_owned(), "[add(a=2)]", vec![]),
-        ("[add(a=2)]\n{\"action\": \"final_answer\", \"input\": \"\"}".to_owned(), "[add(a=2)]", vec![]),
+        (format!("{tag}\n{tag}"), "", vec!["now", "now"]),
+        (format!("I look.\n{tag}\n"), "I look.\n", vec!["now"]),
+        (format!("{tag}\n[add(a=2)]"), "", vec!["now", "add"]),
+        (format!("{tag} tells the time."), "", vec![]),
+        (format!("Write `{tag}` to call it."), "", vec![]),
+        ("Action: now".to_owned(), "", vec!["now"]),
+        ("Thought: hm\nAction: now".to_owned(), "", vec!["now"]),
+        ("Action: now is the time".to_owned(), "", vec![]),
+        ("Action: add".to_owned(), "", vec![]),
+        ("Action: add\nAction Input: {\"a\": 2}".to_owned(), "", vec!["add"]),
+        ("TOOL_CALL: now\n".to_owned(), "", vec!["now"]),
+        ("TOOL_CALL: add\nARGUMENTS: {\"a\": 2}\nTOOL_CALL: now".to_owned(), "", vec!["add", "now"]),
+        ("TOOL_CALL: add\nARGUMENTS:\n```json\n{\"a\": 2}\n```".to_owned(), "", vec!["add"]),
+        ("They write TOOL_CALL: now".to_owned(), "", vec![]),
+        (r#"{"action": "add", "args": {"a": 2}}"#.to_owned(), "", vec!["add"]),
+        (r#"{"tool": "add", "input": {"a": 2}}"#.to_owned(), "", vec!["add"]),
+        (
+            r#"{"thought": "hm", "call_tool": {"tool_name": "now", "tool_arguments": {}}}"#.to_owned(),
+            "",
+            vec!["now"],
+        ),
+        (r#"{"action": "buy", "args": {"a": 2}}"#.to_owned(), "", vec![]),
     ] {
         let request = offered("And now?");
         let read = whole(&reply, &request).await;
         let names: Vec<&str> = read.message.calls().map(|call| &*call.name).collect();
+        let text = if called.is_empty() { &*reply } else { text };
         assert_eq!((&*read.message.text(), names), (text, called), "{reply}");
-        assert!(!read.message.calls().any(ToolCall::is_from_text), "{reply}");
-        let letters = streamed(&letters(&reply), &request).await;
-        assert_eq!(letters, read, "letter by letter: {reply:?}");
+        assert_eq!(streamed(&letters(&reply), &request).await, read, "letter by letter: {reply:?}");
     }
 }
 
+/// Small models often go on and write the result themselves.
 #[tokio::test]
-async fn text_around_a_thought_keeps_its_order_in_text_mode() {
-    let request = offered("And now?");
-    for (reply, called) in [
-        ("add [Thinking: hm] more", false),
-        ("[TOOL_CALLS] <think> [Thinking: hm] more", false),
-        ("[add(a=2)]\n<think>hm</think>\n[add(a=2)]", false),
-        ("a\n<think>hm</think>\n[add(a=2)]", true),
+async fn result_that_the_model_makes_up_is_left_out_and_not_sent_back() {
+    for (call, made_up) in [
+        (
+            "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2}}</tool_call>",
+            "<tool_response>5</tool_response>\n<tool_call>{\"name\": \"now\"}</tool_call>",
+        ),
+        ("Action: add\nAction Input: {\"a\": 2}", "Observation: 5\nFinal Answer: 5"),
+        ("TOOL_CALL: add\nARGUMENTS: {\"a\": 2}", "TOOL_RESULT: add\n5"),
     ] {
-        let read = whole(reply, &request).await;
-        let parts = &read.message.parts;
-        assert!(matches!(parts[..], [Part::Text(_), Part::Thinking(_), _]), "{reply}: {parts:?}");
-        assert_eq!(matches!(parts[2], Part::ToolCall(_)), called, "{reply}: {parts:?}");
-        assert_eq!(streamed(&letters(reply), &request).await, read, "letter by letter: {reply:?}");
+        let (reply, request) = (format!("\n{call}\n{made_up}"), offered("And now?"));
+        let read = whole(&reply, &request).await;
+        assert_eq!(
+            (calls(&read), read.message.text().trim()),
+            (vec![("add", &json!({"a": 2}))], ""),
+            "{reply}"
+        );
+        assert_eq!(streamed(&letters(&reply), &request).await, read, "letter by letter: {reply:?}");
+        let inner = ScriptedModel::new().reply("Two.");
+        let mut request = request;
+        let mut exchange = request.history.open(read.message.clone()).unwrap();
+        let call_read: ToolCall = exchange.unanswered().next().unwrap().clone();
+        exchange.answer(ToolResult::new(&call_read, Ok(ToolOutput::text("2")))).unwrap();
+        request.history.close(exchange, &ToolError::failed("none"));
+        inner.clone().text_tools().complete(request).await.unwrap();
+        let sent = inner.requests().pop().unwrap();
+        assert_eq!(sent.history.messages()[1].text().trim(), call, "{reply}");
+    }
+    let read = whole("Observation: it rains", &offered("And now?")).await;
+    assert_eq!(read.message.text(), "Observation: it rains");
+}
+
+#[tokio::test]
+async fn thought_before_a_reply_is_thinking_in_text_mode() {
+    for (reply, thinking, text, called) in [
+        ("[Thinking: a [b] c]\n\nYes.", "a [b] c", "Yes.", 0),
+        ("<think>hm</think>\nYes.", "hm", "Yes.", 0),
+        ("<think>hm</think>\n[add(a=2)]", "hm", "", 1),
+        ("[Thinking: hm] [add(a=2)]", "hm", "", 1),
+        ("add [Thinking: hm] more", "", "add [Thinking: hm] more", 0),
+        ("The <think> tag opens a thought.", "", "The <think> tag opens a thought.", 0),
+    ] {
+        for request in [offered("And now?"), ask("And now?")] {
+            let read = whole(reply, &request).await;
+            let has_tools = !request.tools.is_empty();
+            if has_tools || called == 0 {
+                let found = (&*read.message.thinking(), &*read.message.text(), read.message.calls().count());
+                assert_eq!(found, (thinking, text, called), "{reply}");
+            }
+            assert_eq!(streamed(&letters(reply), &request).await, read, "letter by letter: {reply:?}");
+        }
     }
 }
 
@@ -254,7 +302,7 @@ fn rows(text: &str) -> (Value, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn reply_that_only_speaks_of_calls_is_not_read_as_a_family_call_in_text_mode() {
+async fn reply_that_only_speaks_of_calls_stays_text_in_text_mode() {
     let (sets, rows) = rows(include_str!("../../data/not_calls.jsonl"));
     assert!(rows.len() >= 300);
     let mut wrong = Vec::new();
@@ -262,10 +310,10 @@ async fn reply_that_only_speaks_of_calls_is_not_read_as_a_family_call_in_text_mo
         let (request, reply) = (row_request(&sets, row), row["reply"].as_str().unwrap());
         let read = whole(reply, &request).await;
         assert_eq!(streamed(&letters(reply), &request).await, read, "{}", row["id"]);
-        if read.message.calls().any(ToolCall::is_from_text) {
+        if read.message.calls().next().is_some() {
             wrong.push(format!("{} | {} | {reply}", row["id"], row["asked"]));
-        } else if read.message.calls().next().is_none() && read.message.thinking().is_empty() {
-            assert_eq!(read.message.text(), reply.trim_end(), "{}", row["id"]);
+        } else if read.message.thinking().is_empty() {
+            assert_eq!(read.message.text(), reply, "{}", row["id"]);
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
@@ -333,12 +381,8 @@ async fn text_mode_leaves_text_that_is_no_call_of_a_family_as_it_is() {
     );
     let read = whole("[add(a=2)]", &ask("?")).await;
     assert_eq!(read.message.calls().count(), 0, "no tool is offered");
-    let model = scripted(&["[add(a=2)]"], Finish::Stop).text_tools().beside_native();
-    assert_eq!(
-        model.complete(offered("?")).await.unwrap().message.calls().count(),
-        0,
-        "the provider reads it"
-    );
+    let model = scripted(&["[add(a=2)] adds."], Finish::Stop).text_tools().beside_native();
+    assert_eq!(model.complete(offered("?")).await.unwrap().message.calls().count(), 0);
 }
 
 #[tokio::test]
@@ -380,12 +424,13 @@ async fn text_mode_holds_back_only_what_may_be_a_family_call() {
 }
 
 #[tokio::test]
-async fn family_call_goes_back_to_the_model_as_it_was_written() {
+async fn call_goes_back_to_the_model_as_it_was_written() {
     let written =
         "I will add.\n[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, {\"name\": \"now\"}]";
-    for dialect in [Dialect::Tagged, Dialect::Marked] {
+    let taught = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
+    for written in [written, taught] {
         let inner = scripted(&[written], Finish::Stop).reply("Two.");
-        let model = inner.clone().text_tools().dialect(dialect);
+        let model = inner.clone().text_tools();
         let (mut deltas, mut request) = (pieces(&model, offered("?")).await.0, offered("?"));
         let notices: Vec<Delta> =
             deltas.extract_if(.., |delta| matches!(delta, Delta::Notice { .. })).collect();

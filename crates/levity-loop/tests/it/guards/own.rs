@@ -161,9 +161,12 @@ async fn guarded_executor_has_guards_see_replies_calls_results_and_children() {
         told.contains("**** model") && !told.contains("hush model") && !told.contains("hush result"),
         "{told}"
     );
-    // What the child was given is in its outcome of making only, so the last is of its end.
     let stages: Vec<_> = stepped_in(&events).into_iter().map(|by| by.stage).collect();
-    assert_eq!(stages, [Stage::Answer, Stage::Call, Stage::Result, Stage::Result]);
+    assert_eq!(stages, [Stage::Answer, Stage::Call, Stage::Result, Stage::Call, Stage::Result]);
+    let of_input =
+        events.iter().filter(|event| matches!(event.kind, EventKind::Guarded { effect: None, .. }));
+    let runs: Vec<_> = of_input.map(|event| event.run.clone()).collect();
+    assert_eq!(runs, [RunId::new("r").child(EffectId::new(2))], "the run that was given something else");
     assert_eq!(seen.texts(Stage::Call).len(), 2);
 }
 
@@ -208,7 +211,7 @@ async fn guarded_executor_around_a_guarded_one_has_both_look() {
     assert_eq!(machine.came[..2], ["++++ model", "++++ result"]);
     assert!(machine.came[2].ends_with("++++ below (complete)"), "{:?}", machine.came);
     let by: Vec<_> = stepped_in(&events).into_iter().map(|by| by.guard.to_string()).collect();
-    assert_eq!(by, ["stars", "outer", "stars", "stars", "outer", "stars", "outer"]);
+    assert_eq!(by, ["stars", "outer", "stars", "stars", "outer", "stars", "stars", "outer"]);
 }
 
 #[tokio::test]
