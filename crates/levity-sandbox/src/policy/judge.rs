@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::git::{Git, Shows};
 use super::inner::{Inner, WRAPPERS, inner};
 use super::literal;
-use super::read_only::{Reach, heeds_options_of_patterns, is_filter, only_reads, reach, reads_named_by_file};
+use super::read_only::{heeds_options_of_patterns, is_filter, only_reads, reads_named_by_file, shows_files};
 use super::repository::Inspected;
 use super::shell::{self, Simple, Word};
 use super::{CommandPolicy, Line, Permit, ReadScope};
@@ -25,8 +25,8 @@ pub(super) struct Scene {
     lost: bool,
     /// Whether repositories are looked at. What a command needs does not depend on files.
     looks: bool,
-    /// True if a program reads files, or names of files.
-    files: bool,
+    /// True if a program lists names of files.
+    lists: bool,
     git: bool,
     /// The rule that allows a program, which then has all rights of the sandbox.
     rule: Option<String>,
@@ -47,25 +47,18 @@ impl Scene {
         let dir = if dir == "." { "" } else { dir };
         let folders = vec![dir.to_owned()];
         let (readers, inspected) = (BTreeSet::new(), Inspected::default());
-        let [lost, files, git, exceeds] = [false; 4];
+        let [lost, lists, git, exceeds] = [false; 4];
         let [rule, beside, not_plain] = [const { None }; 3];
-        Self { folders, lost, looks, files, git, rule, beside, not_plain, exceeds, readers, inspected }
+        Self { folders, lost, looks, lists, git, rule, beside, not_plain, exceeds, readers, inspected }
     }
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
     fn enter(&mut self, args: &[Word]) {
-        // A pattern may become an option, or nothing.
-        self.lost |= args.iter().any(|word| !word.is_known());
-        let end = args.iter().position(|word| word.text == "--");
-        let (options, rest) = args.split_at(end.unwrap_or(args.len()));
-        let options = options.iter().filter(|word| !word.text.starts_with('-'));
-        let mut dirs = options.chain(rest.iter().skip(1));
-        let Some(dir) = dirs.next() else { return };
-        // With two, some shells replace a part of the folder's name.
-        self.lost |= dirs.next().is_some();
-        if self.lost {
-            return;
-        }
+        let dir = match args {
+            [dir] if !self.lost && dir.is_known() && !dir.text.starts_with('-') => dir,
+            // Others lead to a home or an earlier folder, or are not known yet.
+            _ => return self.lost = true,
+        };
         let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
         for folder in below {
             if !self.folders.contains(&folder) {
@@ -73,11 +66,6 @@ impl Scene {
             }
         }
         self.lost |= self.folders.len() > MAX_FOLDERS;
-    }
-
-    /// Notes a program that is no filter.
-    fn stands_beside(&mut self, program: &str) {
-        self.beside.get_or_insert_with(|| short(program));
     }
 
     /// Why the line may not run with the rights that its programs have: each line runs with one set of rights, and one with more than
@@ -102,7 +90,7 @@ impl Scene {
             Self { rule: Some(_), .. } => None,
             Self { exceeds: false, .. } if *ruling != Permit::Allow => None,
             Self { git: true, .. } => Some(ReadScope::Repository),
-            Self { files: false, beside: None, not_plain: None, .. } => Some(ReadScope::Nothing),
+            Self { lists: false, beside: None, not_plain: None, .. } => Some(ReadScope::Nothing),
             _ => Some(ReadScope::Files),
         }
     }
@@ -224,7 +212,6 @@ impl CommandPolicy {
             ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
         }
         if self.otherwise.is_none() && !command.reads.iter().all(Word::is_dev_null) {
-            scene.files = true;
             ruling = ruling.and(self.judge_denied(&command.reads, scene));
         }
         ruling
@@ -334,29 +321,29 @@ impl CommandPolicy {
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
             return Permit::ask(format!("`{}` may lie elsewhere", short(&word.text)));
         }
-        let expands = words.iter().any(|word| word.expands);
         if program == "git" {
-            return self.judge_git(args, expands, scene);
+            return self.judge_git(args, scene);
         }
         let is_folder = |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
-        if !(is_filter(program, args) || program == "ls" || (program == "cd" && is_folder(args))) {
-            scene.stands_beside(program);
+        match program {
+            "ls" => scene.lists = true,
+            "cd" if is_folder(args) => {}
+            _ if is_filter(program, args) => {}
+            _ => drop(scene.beside.get_or_insert_with(|| short(program))),
         }
         if reads_named_by_file(program, args) {
             return Permit::ask(format!(
                 "which files `{program}` reads is said by a file, and they may lie elsewhere"
             ));
         }
-        let reach = reach(program, args, expands);
-        scene.files |= reach != Reach::Nothing;
         if heeds_options_of_patterns(program) && self.may_become_option(&words[1..], scene) {
             return Permit::ask(format!(
                 "a pattern may become an option of `{program}`; write `./*` for `*`"
             ));
         }
-        match reach {
-            Reach::Files => self.judge_denied(&words[1..], scene),
-            Reach::Nothing | Reach::Names => Permit::Allow,
+        match shows_files(program, args, words.iter().any(|word| word.expands)) {
+            true => self.judge_denied(&words[1..], scene),
+            false => Permit::Allow,
         }
     }
 
@@ -385,7 +372,7 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_git(&self, args: &[&str], expands: bool, scene: &mut Scene) -> Permit {
+    fn judge_git(&self, args: &[&str], scene: &mut Scene) -> Permit {
         let Some((git, shows)) = Git::of(args).and_then(|git| git.shows().map(|shows| (git, shows))) else {
             let command = args.first().map_or("", |command| command);
             return Permit::ask(format!(
@@ -399,8 +386,8 @@ impl CommandPolicy {
         let Some(space) = &self.workspace else {
             return Permit::ask("which programs the repository has git run is not known");
         };
-        if expands || scene.lost {
-            return Permit::ask("which files or folders git looks at is not known before it runs");
+        if scene.lost {
+            return Permit::ask("which folders git looks at is not known before it runs");
         }
         scene.git = true;
         if !scene.looks || space.denies_nothing() {

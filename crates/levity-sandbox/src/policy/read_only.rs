@@ -4,17 +4,6 @@
 //! would fail: whoever wants to write is asked about. The list of filters, which read no file at all, must be exact: they may stand
 //! beside commands with more rights.
 
-/// What a program that only reads has to do with files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// None: it works on its arguments and its input.
-    Nothing,
-    /// Names, sizes and times alone.
-    Names,
-    /// Contents.
-    Files,
-}
-
 /// Whether a program with these arguments changes nothing.
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     match program {
@@ -79,20 +68,18 @@ pub(super) fn heeds_options_of_patterns(program: &str) -> bool {
     .contains(&program)
 }
 
-/// What a program that only reads reaches. `expands` says that the shell puts names of files in place of an argument, which
-/// may look like options.
-pub(super) fn reach(program: &str, args: &[&str], expands: bool) -> Reach {
+/// Returns whether a program that only reads may show contents of files that its arguments name. `expands` says that the shell puts names of
+/// files in place of an argument, which may look like options.
+pub(super) fn shows_files(program: &str, args: &[&str], expands: bool) -> bool {
     match program {
-        "echo" if expands => Reach::Names,
-        "ls" => Reach::Names,
-        _ if expands => Reach::Files,
-        "cd" | "env" | "hostname" | "printenv" | "printf" | "ps" => Reach::Nothing,
-        "date" if no_option(args, "fr", &["--file", "--reference"]) => Reach::Nothing,
-        "df" | "readlink" | "realpath" | "stat" | "test" | "[" | "which" => Reach::Names,
-        "find" if none(args, &["-files0-from"]) => Reach::Names,
-        "du" if no_option(args, "X", &["--files0-from", "--exclude-from"]) => Reach::Names,
-        _ if is_filter(program, args) => Reach::Nothing,
-        _ => Reach::Files,
+        "echo" | "ls" => false,
+        _ if expands => true,
+        "[" | "cd" | "df" | "env" | "hostname" | "printenv" | "printf" | "ps" | "readlink" | "realpath"
+        | "stat" | "test" | "which" => false,
+        "date" => !no_option(args, "fr", &["--file", "--reference"]),
+        "find" => !none(args, &["-files0-from"]),
+        "du" => !no_option(args, "X", &["--files0-from", "--exclude-from"]),
+        _ => !is_filter(program, args),
     }
 }
 

@@ -262,3 +262,67 @@ fn call_without_a_shell_has_plain_words() {
         assert_eq!(ruling == Permit::Allow, expected, "{words:?}: {ruling:?}");
     }
 }
+
+/// Lines in which a part of some shells computes, sets a variable or runs a text.
+const COMPUTING: &[&str] = &[
+    "printf 'abcde%n' PATH",
+    "printf -- 'abcde%n' PATH",
+    "printf '%(%F)T%n' 1 PATH",
+    "printf %d PATH=5",
+    "printf %i PATH++",
+    "printf '%*s' PATH=5 a",
+    "printf %d *",
+    "printf *",
+    "printf -v PATH .",
+    "printf a",
+    "test PATH=5 -eq 5",
+    "test -t PATH=5",
+    "test 5 -eq *",
+    "test a = b",
+    "[ a = b ]",
+    "read PATH",
+    "export PATH=5",
+    "declare PATH=5",
+    "typeset -i PATH",
+    "readonly PATH=5",
+    "let PATH=5",
+    "set a b",
+    "unset PATH",
+    "shift",
+    "getopts a PATH",
+    "alias make=ls",
+    "hash -p 5/a make",
+    "trap ls EXIT",
+    "mapfile PATH",
+    "PATH=5",
+    "{PATH}>/dev/null",
+    ": ${PATH:=5}",
+];
+
+#[test]
+fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = CommandPolicy::new().allow("make").within(&Workspace::open(folder.path()).unwrap());
+    let builtins = ["printf", "test", "read", "export", "set", "unset", "let", "trap", "hash"];
+    let named = builtins.into_iter().fold(policy.clone(), CommandPolicy::allow);
+    for line in COMPUTING {
+        for with_rights in ["make", "git status"] {
+            for mixed in [
+                format!("{line}; {with_rights}"),
+                format!("{with_rights} && {line}"),
+                format!("{with_rights} | {line}"),
+                format!("bash -c \"{}; {with_rights}\"", line.replace('$', "\\$").replace('`', "\\`")),
+            ] {
+                check(&policy, &mixed, "ask");
+                check(&named, &mixed, "ask");
+            }
+        }
+        // By itself it is asked about, or the kernel holds it.
+        let scope = policy.read_scope(Line::Shell(line));
+        assert!(matches!(scope, None | Some(ReadScope::Files)), "{line}: {scope:?}");
+    }
+    for line in ["printf '%s\\n' a=b", "test a = b", "printf %d PATH=5"] {
+        check(&policy, line, "allow");
+        check(&named, line, "allow");
+    }
+}
