@@ -154,6 +154,7 @@ impl CommandPolicy {
         // A rule takes no right away: without those that allow, the line may be one that only reads.
         if scene.rule.is_some() && self.otherwise.is_none() {
             let mut again = Scene::new(&scene.folders[0], scene.looks);
+            again.inspected = std::mem::take(&mut scene.inspected);
             if self.restrictions().judge_scene(line, &mut again) == Permit::Allow {
                 *scene = again;
                 return Permit::Allow;

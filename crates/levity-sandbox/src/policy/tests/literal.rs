@@ -1,5 +1,6 @@
 //! Lines whose programs have more rights than to read.
 
+use super::super::{literal, shell};
 use super::check;
 use crate::{CommandPolicy, Line, Permit, ReadScope, Workspace};
 
@@ -324,5 +325,19 @@ fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
     for line in ["printf '%s\\n' a=b", "test a = b", "printf %d PATH=5"] {
         check(&policy, line, "allow");
         check(&named, line, "allow");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn plain_line_is_the_same_to_both_parsers(
+        line in "([a-z./=~^:,-]{1,5}|'[^']{0,4}'|\"[ -~]{0,4}\"|[ \t\n;|&]{1,2}|[12]?>(&[12]|/dev/null)|</dev/null|[*$#(){}<!]){0,12}"
+    ) {
+        if let Ok(commands) = literal::parse(&line) {
+            let others = shell::parse(&line).unwrap();
+            proptest::prop_assert!(!others.iter().any(|other| other.sets || other.writes), "{line:?}");
+            let words = |commands: Vec<shell::Simple>| commands.into_iter().map(|it| it.words).collect::<Vec<_>>();
+            proptest::prop_assert_eq!(words(commands), words(others));
+        }
     }
 }
