@@ -22,46 +22,9 @@ pub(super) const WRAPPERS: [&str; 14] = [
 ];
 
 /// Programs and parts of shells that run others in ways that are not followed, or rename them.
-const RUNNERS: [&str; 38] = [
-    ".",
-    "alias",
-    "bind",
-    "busybox",
-    "chroot",
-    "chrt",
-    "compgen",
-    "complete",
-    "doas",
-    "enable",
-    "entr",
-    "eval",
-    "fakeroot",
-    "fc",
-    "flock",
-    "hash",
-    "ionice",
-    "ltrace",
-    "mapfile",
-    "nsenter",
-    "numactl",
-    "parallel",
-    "pkexec",
-    "readarray",
-    "runuser",
-    "script",
-    "setsid",
-    "source",
-    "ssh",
-    "strace",
-    "su",
-    "sudo",
-    "systemd-run",
-    "taskset",
-    "time",
-    "trap",
-    "unshare",
-    "watch",
-];
+const RUNNERS: &str = ". alias bind busybox chroot chrt compgen complete doas enable entr eval fakeroot fc flock hash \
+    ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid source ssh \
+    strace su sudo systemd-run taskset time trap unshare watch";
 
 /// Returns whether some shells run a part of a text where a number or a variable stands: `a[$(rm b)]`.
 fn runs_index(text: &str) -> bool {
@@ -91,7 +54,7 @@ pub(super) fn inner(texts: &[&str]) -> Inner {
         {
             Inner::Unclear
         }
-        _ if RUNNERS.contains(&program) => Inner::Unclear,
+        _ if RUNNERS.split(' ').any(|runner| runner == program) => Inner::Unclear,
         _ => Inner::None,
     }
 }

@@ -6,46 +6,9 @@
 use super::shell::{RESERVED, Simple, Word};
 
 /// Parts of shells that compute, set something or run a line, so that later words no longer mean what they say.
-const PARTS_OF_SHELLS: [&str; 38] = [
-    ".",
-    "alias",
-    "bg",
-    "bind",
-    "break",
-    "builtin",
-    "compgen",
-    "complete",
-    "continue",
-    "declare",
-    "enable",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "fc",
-    "fg",
-    "getopts",
-    "hash",
-    "let",
-    "local",
-    "logout",
-    "mapfile",
-    "printf",
-    "read",
-    "readarray",
-    "readonly",
-    "return",
-    "set",
-    "shift",
-    "shopt",
-    "source",
-    "test",
-    "trap",
-    "typeset",
-    "umask",
-    "unalias",
-    "unset",
-];
+const PARTS_OF_SHELLS: &str = ". alias bg bind break builtin compgen complete continue declare enable eval exec exit export fc \
+    fg getopts hash let local logout mapfile printf read readarray readonly return set shift shopt \
+    source test trap typeset umask unalias unset";
 
 /// Redirections that write nowhere and read nothing.
 const REDIRECTIONS: [&str; 12] = [
@@ -153,8 +116,8 @@ impl Command {
             text.push(char);
             rest = &rest[1..];
         }
-        if is_program && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.contains(&&*text)) {
-            return Err(format!("`{text}`, which changes how a shell goes on"));
+        if is_program && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.split(' ').any(|part| part == text)) {
+            return Err(format!("`{text}`, which is a part of the shell,"));
         }
         self.words.push(Word::literal(text));
         Ok(rest)

@@ -217,6 +217,11 @@ fn reason_says_how_to_write_the_line() {
             "cargo test *",
             "it has `*` outside of quotes beside `cargo test`, which a rule allows; write it as plain words",
         ),
+        ("make; export A=b", "`export` may change something"),
+        (
+            "make; printf a",
+            "it has `printf`, which is a part of the shell, beside `make`, which a rule allows; write it as plain words",
+        ),
         (
             "make; nice ls",
             "it has `nice`, which runs another program, beside `make`, which a rule allows; write it as plain words",
