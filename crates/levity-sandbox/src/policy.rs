@@ -5,13 +5,15 @@ use levity_core::Permit;
 use serde::{Deserialize, Serialize};
 
 mod git;
+mod inner;
 mod judge;
+mod literal;
 mod read_only;
 mod repository;
+mod restrict;
 mod shell;
 
 use judge::Scene;
-use shell::Word;
 
 use crate::workspace::Workspace;
 
@@ -22,7 +24,11 @@ use crate::workspace::Workspace;
 /// changing something and from denied files.
 ///
 /// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`, `$(..)`, `sh -c`, `xargs`
-/// and the like, and the strictest word counts. What is not understood is asked about.
+/// and the like, and the strictest decision counts. Lines that are not understood are asked about.
+///
+/// A command that a rule allows runs with all rights of the sandbox, and git can read `.git`. So a line with one of them is allowed only as
+/// plain words: literal or quoted words, joined by `&&`, `||`, `|`, `;` and line ends, with `2>&1` and redirections to `/dev/null`. Beside it may stand
+/// `cd DIR`, `ls` and filters such as `head`. Wrappers, inner shells, expansions and builtins that set variables are asked about.
 ///
 /// A rule names the first words of a command; `*` stands for anything within a word. Of the rules that match, one that
 /// denies wins, and else the first.
@@ -32,7 +38,8 @@ use crate::workspace::Workspace;
 ///
 /// let policy = CommandPolicy::new().allow("cargo test").deny("git push", "nothing leaves this machine");
 /// assert_eq!(policy.judge(Line::Shell("ls -l src | head -3")), Permit::Allow);
-/// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet")), Permit::Allow);
+/// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet 2>&1 | tail -20")), Permit::Allow);
+/// assert!(matches!(policy.judge(Line::Shell("timeout 60 cargo test")), Permit::Ask { .. }));
 /// assert_eq!(policy.judge(Line::Shell("rm notes.txt")), Permit::ask("`rm` may change something"));
 /// let push = policy.judge(Line::Shell("cargo test && sh -c 'git push'"));
 /// assert_eq!(push, Permit::deny("nothing leaves this machine"));
@@ -142,17 +149,21 @@ impl CommandPolicy {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
 
-    /// What a command reads that is allowed only because it reads; `None` for all others. It depends on the command and the
-    /// rules alone, not on files, so it is the same when the command runs as when it was decided on.
+    /// What a command reads whose programs are allowed only because they read; `None` for all others. It depends on the command and the
+    /// rules alone, not on files, so it is the same when the command runs as when it was decided on. A command that
+    /// [`judge`](Self::judge) asks about has one, too, if nothing but git and other readers are in it.
     pub fn read_scope(&self, line: Line<'_>) -> Option<ReadScope> {
         self.read_scope_in(".", line)
     }
 
     /// The same for a command that begins in a folder of the working directory.
     pub fn read_scope_in(&self, dir: &str, line: Line<'_>) -> Option<ReadScope> {
+        if self.otherwise.is_some() || self.judge_folder(dir) != Permit::Allow {
+            return None;
+        }
         let mut scene = Scene::new(dir, false);
-        let ruling = self.judge_folder(dir).and(self.judge_scene(line, &mut scene));
-        if ruling == Permit::Allow { scene.scope() } else { None }
+        let ruling = self.judge_scene(line, &mut scene);
+        scene.scope(&ruling)
     }
 
     /// The programs of a command, which begins in a folder, that no rule names and that only read, or run another program. They
@@ -175,17 +186,6 @@ impl CommandPolicy {
 
     fn judge_at(&self, dir: &str, line: Line<'_>) -> Permit {
         self.judge_scene(line, &mut Scene::new(dir, true))
-    }
-
-    fn judge_scene(&self, line: Line<'_>, scene: &mut Scene) -> Permit {
-        let ruling = match line {
-            Line::Argv(words) => self.judge_words(words, scene),
-            Line::Shell(line) => self.judge_line(line, 0, scene),
-        };
-        match scene.conflict() {
-            Some(reason) => ruling.and(Permit::ask(reason)),
-            None => ruling,
-        }
     }
 
     fn rule(mut self, command: &str, ruling: Permit) -> Self {
@@ -218,20 +218,6 @@ impl Pattern {
             pattern.as_ref().is_some_and(|pattern| pattern.is_match(word))
         };
         self.words.len() <= words.len() && self.words.iter().zip(words).all(fits)
-    }
-}
-
-impl Pattern {
-    /// Returns whether the words that it has matched stay what they are: `*` as its last word may stand for names of files.
-    fn covers(&self, words: &[Word]) -> bool {
-        let last = self.words.len().checked_sub(1);
-        let is_any = |pattern: &Option<GlobMatcher>| {
-            pattern.as_ref().is_some_and(|pattern| pattern.glob().glob() == "*")
-        };
-        let covers = |(at, (pattern, word)): (usize, (&Option<GlobMatcher>, &Word))| {
-            word.is_known() || (Some(at) == last && is_any(pattern))
-        };
-        last.is_some() && self.words.iter().zip(words).enumerate().all(covers)
     }
 
     /// Returns whether it matches if each word that is not known is what it asks for, or many words.

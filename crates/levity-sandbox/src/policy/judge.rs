@@ -3,18 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::git::{Git, Shows};
-use super::read_only::{
-    Reach, heeds_options_of_patterns, may_compute_names, only_reads, reach, reads_named_by_file,
-};
+use super::inner::{Inner, WRAPPERS, inner};
+use super::literal;
+use super::read_only::{heeds_options_of_patterns, is_filter, only_reads, reads_named_by_file, shows_files};
 use super::repository::Inspected;
 use super::shell::{self, Simple, Word};
-use super::{CommandPolicy, Permit, ReadScope};
+use super::{CommandPolicy, Line, Permit, ReadScope};
 
 /// How deep shells and wrappers may be nested.
-const MAX_DEPTH: usize = 8;
-
-/// Shells whose `-c` takes a line.
-const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
+pub(super) const MAX_DEPTH: usize = 8;
 
 /// How many folders a line may go through by `cd`.
 const MAX_FOLDERS: usize = 16;
@@ -28,11 +25,17 @@ pub(super) struct Scene {
     lost: bool,
     /// Whether repositories are looked at. What a command needs does not depend on files.
     looks: bool,
-    names: bool,
-    files: bool,
+    /// True if a program lists names of files.
+    lists: bool,
     git: bool,
-    /// Whether a rule allows a program, which then has all rights of the sandbox.
-    rule: bool,
+    /// The rule that allows a program, which then has all rights of the sandbox.
+    rule: Option<String>,
+    /// A program that is no filter. Beside one with more rights it would have them, too.
+    beside: Option<String>,
+    /// Why the line is not one of plain words.
+    not_plain: Option<String>,
+    /// True if the line is asked about only because of [`excess`](Self::excess).
+    exceeds: bool,
     /// Names of programs that no rule allows, and that are taken to be what the system has under these names.
     pub(super) readers: BTreeSet<String>,
     /// What was found out about repositories.
@@ -44,24 +47,18 @@ impl Scene {
         let dir = if dir == "." { "" } else { dir };
         let folders = vec![dir.to_owned()];
         let (readers, inspected) = (BTreeSet::new(), Inspected::default());
-        let [names, files, git, rule] = [false; 4];
-        Self { folders, lost: false, looks, names, files, git, rule, readers, inspected }
+        let [lost, lists, git, exceeds] = [false; 4];
+        let [rule, beside, not_plain] = [const { None }; 3];
+        Self { folders, lost, looks, lists, git, rule, beside, not_plain, exceeds, readers, inspected }
     }
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
     fn enter(&mut self, args: &[Word]) {
-        // A pattern may become an option, or nothing.
-        self.lost |= args.iter().any(|word| !word.is_known());
-        let end = args.iter().position(|word| word.text == "--");
-        let (options, rest) = args.split_at(end.unwrap_or(args.len()));
-        let options = options.iter().filter(|word| !word.text.starts_with('-'));
-        let mut dirs = options.chain(rest.iter().skip(1));
-        let Some(dir) = dirs.next() else { return };
-        // With two, some shells replace a part of the folder's name.
-        self.lost |= dirs.next().is_some();
-        if self.lost {
-            return;
-        }
+        let dir = match args {
+            [dir] if !self.lost && dir.is_known() && !dir.text.starts_with('-') => dir,
+            // Others lead to a home or an earlier folder, or are not known yet.
+            _ => return self.lost = true,
+        };
         let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
         for folder in below {
             if !self.folders.contains(&folder) {
@@ -71,33 +68,39 @@ impl Scene {
         self.lost |= self.folders.len() > MAX_FOLDERS;
     }
 
-    fn add(&mut self, reach: Reach) {
-        self.names |= reach == Reach::Names;
-        self.files |= reach == Reach::Files;
-    }
-
-    /// Why programs that are allowed cannot stand in one line: each line runs with one set of rights.
-    pub(super) fn conflict(&self) -> Option<&'static str> {
-        match self {
-            Self { rule: true, files: true, .. } | Self { rule: true, git: true, .. } => {
-                Some("it reads files beside a command with more rights; run them one by one")
-            }
-            Self { git: true, files: true, .. } => Some(
-                "it reads files beside git, which can read all that was ever committed; run them one by one",
-            ),
-            _ => None,
+    /// Why the line may not run with the rights that its programs have: each line runs with one set of rights, and one with more than
+    /// those to read must be plain words, since shells differ in all else.
+    fn excess(&self) -> Option<String> {
+        let (whose, reason) = match &self.rule {
+            Some(rule) => (&**rule, BY_RULE),
+            None if self.git => ("git", "which can read all that was ever committed"),
+            None => return None,
+        };
+        if let Some(sign) = &self.not_plain {
+            return Some(not_plain(sign, whose, reason));
         }
+        let is_git_beside = self.git && self.rule.is_some();
+        let beside = self.beside.as_deref().or(is_git_beside.then_some("git"))?;
+        Some(format!("it mixes `{whose}`, {reason}, with `{beside}`; run them one by one"))
     }
 
-    /// What the line reads, if it is allowed only because it reads.
-    pub(super) fn scope(&self) -> Option<ReadScope> {
+    /// What the line reads, if all its programs are allowed only because they read.
+    pub(super) fn scope(&self, ruling: &Permit) -> Option<ReadScope> {
         match self {
-            Self { rule: true, .. } => None,
+            Self { rule: Some(_), .. } => None,
+            Self { exceeds: false, .. } if *ruling != Permit::Allow => None,
             Self { git: true, .. } => Some(ReadScope::Repository),
-            Self { names: true, .. } | Self { files: true, .. } => Some(ReadScope::Files),
-            _ => Some(ReadScope::Nothing),
+            Self { lists: false, beside: None, not_plain: None, .. } => Some(ReadScope::Nothing),
+            _ => Some(ReadScope::Files),
         }
     }
+}
+
+/// Why a program has more rights than to read.
+const BY_RULE: &str = "which a rule allows";
+
+fn not_plain(sign: &str, whose: &str, reason: &str) -> String {
+    format!("it has {sign} beside `{}`, {reason}; write it as plain words", short(whose))
 }
 
 /// A path below a folder of the workspace.
@@ -119,38 +122,79 @@ impl CommandPolicy {
         }
     }
 
-    pub(super) fn judge_words(&self, words: &[String], scene: &mut Scene) -> Permit {
+    fn judge_words(&self, words: &[String], scene: &mut Scene) -> Permit {
         let words: Vec<Word> = words.iter().map(Word::literal).collect();
         if words.is_empty() {
             return Permit::deny("there is no program in it; name one");
         }
         if words.iter().map(|word| word.text.len()).sum::<usize>() > shell::MAX_LINE {
-            return self.unclear(shell::TOO_LONG, scene);
+            return self.unclear(shell::TOO_LONG);
         }
         self.judge_simple(&Simple { words, ..Simple::default() }, 0, scene)
     }
 
-    pub(super) fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Permit {
-        if depth > MAX_DEPTH {
-            return self.unclear("it is nested too deeply to be looked into", scene);
-        }
-        match shell::parse(line) {
-            Ok(commands) if commands.is_empty() => Permit::deny("there is no program in it; name one"),
-            Ok(commands) => {
-                let each = commands.iter().map(|command| self.judge_simple(command, depth, scene));
-                each.fold(Permit::Allow, Permit::and)
+    /// Decides on a line. One whose programs have more rights than to read is allowed only as plain words.
+    pub(super) fn judge_scene(&self, line: Line<'_>, scene: &mut Scene) -> Permit {
+        let ruling = match line {
+            Line::Argv(words) => self.judge_words(words, scene),
+            Line::Shell(line) => match literal::parse(line) {
+                Ok(commands) if line.len() <= shell::MAX_LINE => self.judge_commands(&commands, 0, scene),
+                Ok(_) => self.unclear(shell::TOO_LONG),
+                Err(sign) => {
+                    scene.not_plain = Some(sign);
+                    self.judge_line(line, 0, scene)
+                }
+            },
+        };
+        let reason = match (&ruling, &self.otherwise) {
+            (Permit::Allow, None | Some(Permit::Ask { .. } | Permit::Deny { .. })) => scene.excess(),
+            _ => None,
+        };
+        let Some(reason) = reason else { return ruling };
+        // A rule takes no right away: without those that allow, the line may be one that only reads.
+        if scene.rule.is_some() && self.otherwise.is_none() {
+            let mut again = Scene::new(&scene.folders[0], scene.looks);
+            again.inspected = std::mem::take(&mut scene.inspected);
+            if self.restrictions().judge_scene(line, &mut again) == Permit::Allow {
+                *scene = again;
+                return Permit::Allow;
             }
-            Err(problem) => self.unclear(problem, scene),
+        }
+        scene.exceeds = true;
+        match &self.otherwise {
+            Some(Permit::Deny { .. }) => Permit::deny(reason),
+            _ => Permit::ask(reason),
         }
     }
 
+    /// The same policy without the rules that allow.
+    pub(super) fn restrictions(&self) -> Self {
+        let rules = self.rules.iter().filter(|rule| rule.ruling != Permit::Allow).cloned().collect();
+        Self { rules, ..self.clone() }
+    }
+
+    fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Permit {
+        if depth > MAX_DEPTH {
+            return self.unclear("it is nested too deeply to be looked into");
+        }
+        match shell::parse(line) {
+            Ok(commands) => self.judge_commands(&commands, depth, scene),
+            Err(problem) => self.unclear(problem),
+        }
+    }
+
+    fn judge_commands(&self, commands: &[Simple], depth: usize, scene: &mut Scene) -> Permit {
+        if commands.is_empty() {
+            return Permit::deny("there is no program in it; name one");
+        }
+        let each = commands.iter().map(|command| self.judge_simple(command, depth, scene));
+        each.fold(Permit::Allow, Permit::and)
+    }
+
     /// A line that could not be looked into may hold anything.
-    fn unclear(&self, problem: &str, scene: &mut Scene) -> Permit {
+    fn unclear(&self, problem: &str) -> Permit {
         match &self.otherwise {
-            Some(Permit::Allow) if self.rules.is_empty() => {
-                scene.rule = true;
-                Permit::Allow
-            }
+            Some(Permit::Allow) if self.rules.is_empty() => Permit::Allow,
             Some(deny @ Permit::Deny { .. }) => deny.clone(),
             _ => Permit::ask(problem),
         }
@@ -169,16 +213,15 @@ impl CommandPolicy {
             ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
         }
         if self.otherwise.is_none() && !command.reads.iter().all(Word::is_dev_null) {
-            scene.files = true;
             ruling = ruling.and(self.judge_denied(&command.reads, scene));
         }
         ruling
     }
 
-    fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Permit {
+    pub(super) fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Permit {
         let Some(program) = words.first() else { return Permit::Allow };
         if !program.is_known() {
-            return self.unclear("which program it runs is not known before it runs", scene);
+            return self.unclear("which program it runs is not known before it runs");
         }
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
         let mut ruling = self.judge_named(&texts, words, scene);
@@ -187,7 +230,12 @@ impl CommandPolicy {
         }
         // A value that is expanded may become several words, and the last of them the program.
         let is_known = |words: &[Word]| words.iter().all(Word::is_known);
-        match inner(&texts) {
+        let inner = inner(&texts);
+        if !matches!(inner, Inner::None) {
+            let sign = || format!("`{}`, which runs another program,", short(texts[0]));
+            scene.not_plain.get_or_insert_with(sign);
+        }
+        match inner {
             Inner::None => {}
             // A pattern in the line itself becomes the name of a file, which may hold any line. One behind it may become nothing.
             Inner::Line(at) if is_known(words) => {
@@ -200,33 +248,10 @@ impl CommandPolicy {
                 ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
-                ruling = ruling.and(self.unclear("which program it runs is not known before it runs", scene));
+                ruling = ruling.and(self.unclear("which program it runs is not known before it runs"));
             }
         }
         ruling.and(self.judge_executed(words, depth))
-    }
-
-    /// What rules that deny or ask say of programs which a search runs on what it finds. Whether the search may run any is said by its
-    /// own name and arguments.
-    fn judge_executed(&self, words: &[Word], depth: usize) -> Permit {
-        let options: &[&str] = match name(&words[0].text) {
-            "find" => &["-exec", "-execdir", "-ok", "-okdir"],
-            "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
-            _ => return Permit::Allow,
-        };
-        let rules: Vec<_> = self.rules.iter().filter(|rule| rule.ruling != Permit::Allow).cloned().collect();
-        if rules.is_empty() || depth >= MAX_DEPTH {
-            return Permit::Allow;
-        }
-        let restrictions = Self { rules, otherwise: Some(Permit::Allow), workspace: None };
-        // The name of a file stands in for braces.
-        let found = |word: &Word| if word.text.contains(['{', '}']) { Word::default() } else { word.clone() };
-        let executed = words.iter().enumerate().filter(|(_, word)| options.contains(&&*word.text));
-        let each = executed.map(|(at, _)| {
-            let words: Vec<Word> = words[at + 1..].iter().map(found).collect();
-            restrictions.judge_program(&words, depth + 1, &mut Scene::new(".", false))
-        });
-        each.fold(Permit::Allow, Permit::and)
     }
 
     /// What is said of a program by its name and arguments.
@@ -242,43 +267,41 @@ impl CommandPolicy {
         }
         // What stands somewhere else under a known name may be another program.
         let known = is_plain(texts[0]).then_some(by_name);
-        let literal = words.iter().all(|word| word.literal);
-        let fits = |rule: &super::CommandRule| {
-            let matches = known.as_ref().is_some_and(|words| rule.command.matches(words))
-                || rule.command.matches(texts);
-            matches && literal && (rule.ruling != Permit::Allow || rule.command.covers(words))
+        let matches = |rule: &super::CommandRule| {
+            known.as_ref().is_some_and(|words| rule.command.matches(words)) || rule.command.matches(texts)
+        };
+        let allows = |rule: &super::CommandRule| {
+            rule.ruling == Permit::Allow && !rule.command.words.is_empty() && matches(rule)
+        };
+        let fits = |rule: &super::CommandRule| match rule.ruling {
+            Permit::Allow => allows(rule) && words.iter().all(Word::is_known),
+            _ => matches(rule) && words.iter().all(|word| word.literal),
         };
         let fitting = self.rules.iter().position(fits);
         let ruling = match (fitting, &self.otherwise) {
             (Some(at), _) => {
-                scene.rule = true;
-                self.rules[at].ruling.clone()
+                let rule = &self.rules[at];
+                if rule.ruling == Permit::Allow {
+                    scene.rule.get_or_insert_with(|| short(&rule.command.text));
+                }
+                rule.ruling.clone()
             }
-            (None, Some(otherwise)) => {
-                scene.rule = true;
-                otherwise.clone()
+            (None, Some(otherwise)) => otherwise.clone(),
+            (None, None) => {
+                match (self.judge_reading(texts, words, scene), self.rules.iter().find(|it| allows(it))) {
+                    (Permit::Ask { .. }, Some(rule)) => {
+                        let sign =
+                            scene.not_plain.as_deref().unwrap_or("words that are not known before it runs");
+                        Permit::ask(not_plain(sign, &rule.command.text, BY_RULE))
+                    }
+                    (ruling, _) => ruling,
+                }
             }
-            (None, None) => self.judge_reading(texts, words, scene),
         };
         match self.may_be_restricted(name, words, fitting) {
             true => ruling.and(Permit::ask("what it becomes is not known before it runs, and may be denied")),
             false => ruling,
         }
-    }
-
-    /// Returns whether a rule that denies, or one that asks and comes before the rule that fits, speaks of the command if what is not
-    /// known of it is what the rule says.
-    fn may_be_restricted(&self, name: &str, words: &[Word], fitting: Option<usize>) -> bool {
-        let texts: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
-        let by_name: Vec<_> = std::iter::once(Some(name)).chain(texts[1..].iter().copied()).collect();
-        self.rules.iter().enumerate().any(|(at, rule)| {
-            let counts = match rule.ruling {
-                Permit::Deny { .. } => true,
-                Permit::Allow => false,
-                _ => fitting.is_none_or(|fitting| at < fitting),
-            };
-            counts && (rule.command.may_match(&by_name) || rule.command.may_match(&texts))
-        })
     }
 
     fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
@@ -299,30 +322,29 @@ impl CommandPolicy {
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
             return Permit::ask(format!("`{}` may lie elsewhere", short(&word.text)));
         }
-        let expands = words.iter().any(|word| word.expands);
         if program == "git" {
-            return self.judge_git(args, expands, scene);
+            return self.judge_git(args, scene);
         }
-        if expands && may_compute_names(program, args, &words[1..]) {
-            return Permit::ask(format!(
-                "`{program}` of some shells computes a number, and a pattern may become one that sets variables"
-            ));
+        let is_folder = |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
+        match program {
+            "ls" => scene.lists = true,
+            "cd" if is_folder(args) => {}
+            _ if is_filter(program, args) => {}
+            _ => drop(scene.beside.get_or_insert_with(|| short(program))),
         }
         if reads_named_by_file(program, args) {
             return Permit::ask(format!(
                 "which files `{program}` reads is said by a file, and they may lie elsewhere"
             ));
         }
-        let reach = reach(program, args, expands);
-        scene.add(reach);
         if heeds_options_of_patterns(program) && self.may_become_option(&words[1..], scene) {
             return Permit::ask(format!(
                 "a pattern may become an option of `{program}`; write `./*` for `*`"
             ));
         }
-        match reach {
-            Reach::Files => self.judge_denied(&words[1..], scene),
-            Reach::Nothing | Reach::Names => Permit::Allow,
+        match shows_files(program, args, words.iter().any(|word| word.expands)) {
+            true => self.judge_denied(&words[1..], scene),
+            false => Permit::Allow,
         }
     }
 
@@ -351,7 +373,7 @@ impl CommandPolicy {
         }
     }
 
-    fn judge_git(&self, args: &[&str], expands: bool, scene: &mut Scene) -> Permit {
+    fn judge_git(&self, args: &[&str], scene: &mut Scene) -> Permit {
         let Some((git, shows)) = Git::of(args).and_then(|git| git.shows().map(|shows| (git, shows))) else {
             let command = args.first().map_or("", |command| command);
             return Permit::ask(format!(
@@ -365,8 +387,8 @@ impl CommandPolicy {
         let Some(space) = &self.workspace else {
             return Permit::ask("which programs the repository has git run is not known");
         };
-        if expands || scene.lost {
-            return Permit::ask("which files or folders git looks at is not known before it runs");
+        if scene.lost {
+            return Permit::ask("which folders git looks at is not known before it runs");
         }
         scene.git = true;
         if !scene.looks || space.denies_nothing() {
@@ -399,87 +421,8 @@ fn leaves(word: &Word) -> bool {
         || !word.literal
 }
 
-/// What a program runs that it is given.
-enum Inner {
-    None,
-    /// A line for a shell, in this word.
-    Line(usize),
-    /// A program, from this word on.
-    Words(usize),
-    Unclear,
-}
-
-/// Programs that do nothing but run another.
-const WRAPPERS: [&str; 14] = [
-    "sh", "bash", "dash", "zsh", "ksh", "ash", "command", "env", "exec", "nice", "nohup", "stdbuf",
-    "timeout", "xargs",
-];
-
-/// Finds what a program runs that is not itself.
-fn inner(texts: &[&str]) -> Inner {
-    let program = name(texts[0]);
-    if SHELLS.contains(&program) {
-        return shell_inner(texts);
-    }
-    match program {
-        "command" | "exec" | "nohup" | "builtin" => after_options(texts, "", "", 0),
-        "nice" => after_options(texts, "", "n", 0),
-        "stdbuf" => after_options(texts, "", "ioe", 0),
-        "timeout" => after_options(texts, "v", "ks", 1),
-        "xargs" => xargs_inner(texts),
-        "env" if texts.len() == 1 => Inner::None,
-        "env" => match texts.get(1) {
-            Some(text) if !text.starts_with('-') && !text.contains('=') => Inner::Words(1),
-            _ => Inner::Unclear,
-        },
-        "eval" | "source" | "." | "sudo" | "doas" | "su" | "ssh" | "parallel" | "watch" | "setsid"
-        | "busybox" => Inner::Unclear,
-        _ => Inner::None,
-    }
-}
-
-/// The program that `xargs` runs. What it reads may become a part of any argument, and so of a line for a shell; and of a file that it
-/// is to read by `-a`, which the other checks do not see.
-fn xargs_inner(texts: &[&str]) -> Inner {
-    match after_options(texts, "0rtx", "InPLdEs", 0) {
-        Inner::Words(at) if texts.get(at).is_some_and(|text| WRAPPERS.contains(&name(text))) => {
-            Inner::Unclear
-        }
-        other => other,
-    }
-}
-
-/// The program behind options, of which some take the next word as a value, and behind `skip` more words.
-fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inner {
-    let mut at = 1;
-    while let Some(option) = texts.get(at).and_then(|text| text.strip_prefix('-')) {
-        match option.chars().next() {
-            Some(first) if valued.contains(first) => at += 1 + usize::from(option.len() == 1),
-            Some(_) if option.chars().all(|char| flags.contains(char)) => at += 1,
-            // A value may follow that looks like a program.
-            _ => return Inner::Unclear,
-        }
-    }
-    Inner::Words(at + skip)
-}
-
-fn shell_inner(texts: &[&str]) -> Inner {
-    // Other options take a word themselves, and the line comes after that.
-    let takes_line = |text: &&str| {
-        let flags = text.strip_prefix('-').and_then(|text| text.strip_suffix('c'));
-        flags.is_some_and(|flags| flags.len() <= 2 && flags.chars().all(|flag| "elux".contains(flag)))
-    };
-    match texts.get(1) {
-        // Options may follow it, and the line comes after them.
-        Some(option) if takes_line(option) && texts.len() > 2 && !texts[2].starts_with(['-', '+']) => {
-            Inner::Line(2)
-        }
-        _ => Inner::Unclear,
-    }
-}
-
 /// The name of a program without the folder it is in.
-fn name(program: &str) -> &str {
+pub(super) fn name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }
 

@@ -1,21 +1,8 @@
 //! Programs that only read, and what they reach.
 //!
 //! Such a program runs read-only, and the kernel holds it to that. The lists of options only spare a person a command that
-//! would fail: whoever wants to write is asked about. The lists of programs that read no file at all must be exact, because
-//! those may stand beside commands with more rights.
-
-use super::shell::Word;
-
-/// What a program that only reads has to do with files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// None: it works on its arguments and its input.
-    Nothing,
-    /// Names, sizes and times alone.
-    Names,
-    /// Contents.
-    Files,
-}
+//! would fail: whoever wants to write is asked about. The list of filters, which read no file at all, must be exact: they may stand
+//! beside commands with more rights.
 
 /// Whether a program with these arguments changes nothing.
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
@@ -33,8 +20,7 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         // A second name would be written to.
         "uniq" => none(args, &["--"]) && args.iter().filter(|arg| is_name(arg)).count() <= 1,
         // Where it is a part of the shell it can set a variable.
-        "printf" => no_option(args, "v", &[]) && computes_nothing(args) && prints_only(args),
-        "test" | "[" => none(args, &["-v", "-R"]) && computes_nothing(args) && compares_only(args),
+        "printf" => no_option(args, "v", &[]),
         "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
@@ -63,13 +49,9 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Returns whether an argument that the shell expands may become an option by which a file names others, or one that sets a
-/// variable.
+/// Returns whether an argument that the shell expands may become an option by which a file names others.
 pub(super) fn heeds_options_of_patterns(program: &str) -> bool {
     [
-        "printf",
-        "test",
-        "[",
         "sort",
         "wc",
         "du",
@@ -86,25 +68,18 @@ pub(super) fn heeds_options_of_patterns(program: &str) -> bool {
     .contains(&program)
 }
 
-/// What a program that only reads reaches. `expands` says that the shell puts names of files in place of an argument, which
-/// may look like options.
-pub(super) fn reach(program: &str, args: &[&str], expands: bool) -> Reach {
+/// Returns whether a program that only reads may show contents of files that its arguments name. `expands` says that the shell puts names of
+/// files in place of an argument, which may look like options.
+pub(super) fn shows_files(program: &str, args: &[&str], expands: bool) -> bool {
     match program {
-        "echo" if expands => Reach::Names,
-        "ls" => Reach::Names,
-        _ if expands => Reach::Files,
-        "basename" | "cd" | "dirname" | "echo" | "env" | "false" | "hostname" | "id" | "nproc"
-        | "printenv" | "printf" | "ps" | "pwd" | "seq" | "sleep" | "true" | "uname" | "whoami" => {
-            Reach::Nothing
-        }
-        "date" if no_option(args, "fr", &["--file", "--reference"]) => Reach::Nothing,
-        "df" | "readlink" | "realpath" | "stat" | "test" | "[" | "which" => Reach::Names,
-        "find" if none(args, &["-files0-from"]) => Reach::Names,
-        "du" if no_option(args, "X", &["--files0-from", "--exclude-from"]) => Reach::Names,
-        // `-n 1,5p`, and no file.
-        "sed" if args.len() == 2 => Reach::Nothing,
-        _ if is_filter(program, args) => Reach::Nothing,
-        _ => Reach::Files,
+        "echo" | "ls" => false,
+        _ if expands => true,
+        "[" | "cd" | "df" | "env" | "hostname" | "printenv" | "printf" | "ps" | "readlink" | "realpath"
+        | "stat" | "test" | "which" => false,
+        "date" => !no_option(args, "fr", &["--file", "--reference"]),
+        "find" => !none(args, &["-files0-from"]),
+        "du" => !no_option(args, "X", &["--files0-from", "--exclude-from"]),
+        _ => !is_filter(program, args),
     }
 }
 
@@ -144,8 +119,16 @@ const LONG: [&str; 8] = [
     "--only-matching",
 ];
 
-/// Whether a program works on its input alone.
-fn is_filter(program: &str, args: &[&str]) -> bool {
+/// Whether a program works on its arguments and its input alone. Such programs may stand beside commands with more rights.
+pub(super) fn is_filter(program: &str, args: &[&str]) -> bool {
+    match program {
+        "basename" | "dirname" | "echo" | "false" | "id" | "nproc" | "pwd" | "seq" | "sleep" | "true"
+        | "uname" | "whoami" => return true,
+        "date" => return args.iter().all(|arg| arg.starts_with('+') || *arg == "-u"),
+        // `-n 1,5p`, and no file.
+        "sed" => return args.len() == 2 && prints_lines(args),
+        _ => {}
+    }
     let Some((_, flags, valued, words)) = FILTERS.iter().find(|(name, ..)| *name == program) else {
         return false;
     };
@@ -175,7 +158,8 @@ fn is_filter(program: &str, args: &[&str]) -> bool {
 }
 
 /// Programs that write nothing and run nothing, whatever their arguments are.
-const PLAIN: [&str; 51] = [
+const PLAIN: [&str; 53] = [
+    "[",
     "basename",
     "cat",
     "cd",
@@ -221,6 +205,7 @@ const PLAIN: [&str; 51] = [
     "sum",
     "tac",
     "tail",
+    "test",
     "tr",
     "true",
     "uname",
@@ -240,77 +225,6 @@ fn none(args: &[&str], forbidden: &[&str]) -> bool {
 /// Whether an argument is no option: `-` alone is a name, for the input.
 fn is_name(arg: &str) -> bool {
     arg == "-" || !arg.starts_with('-')
-}
-
-/// Some shells compute what stands for a number, and run what stands for an index of it: `a[$(rm b)]`.
-fn computes_nothing(args: &[&str]) -> bool {
-    !args.iter().any(|arg| arg.contains('[') && arg.contains(['$', '`']))
-}
-
-/// Returns whether a word for a number can set a variable where it is computed: `PATH=5`, `PATH++`.
-fn assigns(operand: &str) -> bool {
-    operand.contains('=') || operand.contains("++") || operand.contains("--")
-}
-
-/// Where the format of `printf` stands.
-fn format_at(args: &[&str]) -> usize {
-    usize::from(args.first() == Some(&"--"))
-}
-
-/// The letters of a format that say how something is printed, and a `*` for each width that is an operand of its own.
-fn conversions(format: &str) -> Vec<char> {
-    let mut found = Vec::new();
-    let mut chars = format.chars();
-    while chars.by_ref().any(|char| char == '%') {
-        while let Some(char) = chars.next() {
-            match char {
-                '*' => found.push(char),
-                // `%(%H:%M)T` prints a time.
-                '(' => drop(chars.by_ref().find(|char| *char == ')')),
-                _ if char.is_ascii_digit() || "-+ #'.$hlLjzt".contains(char) => {}
-                _ => {
-                    found.push(char);
-                    break;
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Returns whether a conversion takes a text, which no shell computes, or nothing.
-fn is_text(conversion: &char) -> bool {
-    matches!(conversion, '%' | 's' | 'b' | 'c' | 'q' | '\\')
-}
-
-/// Returns whether `printf` sets no variable. By `%n` it does in some shells; others compute what stands for a number.
-fn prints_only(args: &[&str]) -> bool {
-    let Some((format, operands)) = args[format_at(args)..].split_first() else { return true };
-    let conversions = conversions(format);
-    let is_known = |conversion: &char| is_text(conversion) || "diouxXeEfFgGaAT*".contains(*conversion);
-    let computes = !conversions.iter().all(is_text);
-    conversions.iter().all(is_known) && !(computes && operands.iter().any(|operand| assigns(operand)))
-}
-
-/// Operators of `test` whose operands are numbers.
-const NUMERIC: [&str; 7] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-t"];
-
-/// Returns whether `test` sets no variable, in shells that compute what stands for a number.
-fn compares_only(args: &[&str]) -> bool {
-    let is_operator = |arg: &&str| matches!(*arg, "=" | "==" | "!=" | "<=" | ">=");
-    none(args, &NUMERIC) || !args.iter().any(|arg| !is_operator(arg) && assigns(arg))
-}
-
-/// Returns whether the shell may put names of files where `printf` or `test` computes a number.
-pub(super) fn may_compute_names(program: &str, args: &[&str], words: &[Word]) -> bool {
-    match program {
-        "printf" => {
-            let format = words.get(format_at(args));
-            format.is_some_and(|word| word.expands || !conversions(&word.text).iter().all(is_text))
-        }
-        "test" | "[" => !none(args, &NUMERIC),
-        _ => false,
-    }
 }
 
 /// Whether none of these options is there: long ones also shortened or with a value, short ones also among others.

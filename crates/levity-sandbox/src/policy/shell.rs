@@ -45,6 +45,18 @@ impl Word {
         self.literal && !self.expands
     }
 
+    /// Returns whether the shell may make an option of it, or another word that does not begin as it does.
+    pub(super) fn may_be_option(&self) -> bool {
+        !self.literal
+            || self.has_braces()
+            || (self.expands && self.text.starts_with(['*', '?', '[', '-', '~', '=']))
+    }
+
+    /// Returns whether it has braces that become several words. `{}` stays as it is.
+    pub(super) fn has_braces(&self) -> bool {
+        self.expands && self.text.contains('{') && self.text != "{}"
+    }
+
     /// Returns whether it surely names the file that nothing can be read from, or written to.
     pub(super) fn is_dev_null(&self) -> bool {
         self.is_known() && self.text == "/dev/null"
@@ -384,7 +396,7 @@ impl Parser {
 }
 
 /// Words that begin something else than a program.
-const RESERVED: [&str; 22] = [
+pub(super) const RESERVED: [&str; 22] = [
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
     "function", "{", "}", "!", "[[", "]]", "time", "coproc", "in",
 ];

@@ -697,7 +697,6 @@ const OPEN: &[&str] = &[
     "git check-ignore -v a.txt",
     "git -C dir status",
     "cd dir; git log --oneline",
-    "bash -lc 'git status'",
     "git log --oneline | head -3 | wc -l",
     "git status --short | grep -v '^??' | sort | uniq -c",
     "git diff | grep -c '^+'; echo done; ls dir",

@@ -644,6 +644,48 @@ async fn read_only_command_is_refused_where_it_cannot_be_held() {
     }
 }
 
+/// Parts of shells that may set `PATH` to a folder of the workspace, or run a text.
+const COMPUTING: [&str; 9] = [
+    "printf abcde%n PATH",
+    "printf -- '%s%n' abcde PATH",
+    "printf '%(%F)Tabcde%n' 0 PATH",
+    "printf '%d' PATH=5",
+    "printf '%*s' PATH=5 a",
+    "printf '%s' *",
+    "test PATH=5 -eq 5",
+    "test 5 -eq *",
+    "cd 5",
+];
+
+#[tokio::test]
+async fn read_only_line_runs_no_program_that_a_computed_path_names() {
+    let has_bash = Command::new("bash").args(["-c", "true"]).output().is_ok();
+    if !has_git() || !has_bash {
+        return;
+    }
+    let arena = Arena::new();
+    arena.script("5/ls");
+    arena.script("5/cat");
+    arena.run("bash -c 'printf abcde%n PATH; ls'");
+    assert!(arena.is_marked(), "nothing but the kernel prevents it");
+    let policy = arena.policy().allow("ls");
+    for without in [&[][..], &["namespaces"]] {
+        let sandbox = arena.sandbox(without);
+        if !sandbox.report().read_only.holds {
+            continue;
+        }
+        for computing in COMPUTING {
+            for line in [format!("bash -c \"{computing}; ls; cat\""), format!("{computing}; ls; cat a.txt")] {
+                assert_eq!(policy.judge(Line::Shell(&line)), Permit::Allow, "{line}");
+                // The rule for `ls` gives such a line no rights, and it never runs where nothing holds it.
+                assert_eq!(policy.read_scope(Line::Shell(&line)), Some(ReadScope::Files), "{line}");
+                sandbox.shell(&line).read_only(ReadScope::Files).run().await.unwrap();
+                assert!(!arena.is_marked(), "without {without:?}: {line}");
+            }
+        }
+    }
+}
+
 #[test]
 fn ordinary_repositories_are_not_asked_about() {
     if !has_git() {

@@ -1,0 +1,100 @@
+//! Programs that run others.
+
+use super::judge::name;
+
+/// Shells whose `-c` takes a line.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
+
+/// What a program runs that it is given.
+pub(super) enum Inner {
+    None,
+    /// A line for a shell, in this word.
+    Line(usize),
+    /// A program, from this word on.
+    Words(usize),
+    Unclear,
+}
+
+/// Programs that do nothing but run another.
+pub(super) const WRAPPERS: [&str; 14] = [
+    "sh", "bash", "dash", "zsh", "ksh", "ash", "command", "env", "exec", "nice", "nohup", "stdbuf",
+    "timeout", "xargs",
+];
+
+/// Programs and parts of shells that run others in ways that are not followed, or rename them.
+const RUNNERS: &str = ". alias bind busybox chroot chrt compgen complete doas enable entr eval fakeroot fc flock hash \
+    ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid source ssh \
+    strace su sudo systemd-run taskset time trap unshare watch";
+
+/// Returns whether some shells run a part of a text where a number or a variable stands: `a[$(rm b)]`.
+fn runs_index(text: &str) -> bool {
+    text.contains('[') && text.contains(['$', '`'])
+}
+
+/// Finds what a program runs that is not itself.
+pub(super) fn inner(texts: &[&str]) -> Inner {
+    let program = name(texts[0]);
+    if SHELLS.contains(&program) {
+        return shell_inner(texts);
+    }
+    match program {
+        "command" | "exec" | "nohup" | "builtin" => after_options(texts, "", "", 0),
+        "nice" => after_options(texts, "", "n", 0),
+        "stdbuf" => after_options(texts, "", "ioe", 0),
+        "timeout" => after_options(texts, "v", "ks", 1),
+        "xargs" => xargs_inner(texts),
+        "env" if texts.len() == 1 => Inner::None,
+        "env" => match texts.get(1) {
+            Some(text) if !text.starts_with('-') && !text.contains('=') => Inner::Words(1),
+            _ => Inner::Unclear,
+        },
+        "test" | "[" | "printf" | "let" | "declare" | "typeset" | "local" | "export" | "readonly"
+        | "read" | "unset"
+            if texts[1..].iter().any(|text| runs_index(text)) =>
+        {
+            Inner::Unclear
+        }
+        _ if RUNNERS.split(' ').any(|runner| runner == program) => Inner::Unclear,
+        _ => Inner::None,
+    }
+}
+
+/// The program that `xargs` runs. What it reads may become a part of any argument, and so of a line for a shell; and of a file that it
+/// is to read by `-a`, which the other checks do not see.
+fn xargs_inner(texts: &[&str]) -> Inner {
+    match after_options(texts, "0rtx", "InPLdEs", 0) {
+        Inner::Words(at) if texts.get(at).is_some_and(|text| WRAPPERS.contains(&name(text))) => {
+            Inner::Unclear
+        }
+        other => other,
+    }
+}
+
+/// The program behind options, of which some take the next word as a value, and behind `skip` more words.
+fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inner {
+    let mut at = 1;
+    while let Some(option) = texts.get(at).and_then(|text| text.strip_prefix('-')) {
+        match option.chars().next() {
+            Some(first) if valued.contains(first) => at += 1 + usize::from(option.len() == 1),
+            Some(_) if option.chars().all(|char| flags.contains(char)) => at += 1,
+            // A value may follow that looks like a program.
+            _ => return Inner::Unclear,
+        }
+    }
+    Inner::Words(at + skip)
+}
+
+fn shell_inner(texts: &[&str]) -> Inner {
+    // Other options take a word themselves, and the line comes after that.
+    let takes_line = |text: &&str| {
+        let flags = text.strip_prefix('-').and_then(|text| text.strip_suffix('c'));
+        flags.is_some_and(|flags| flags.len() <= 2 && flags.chars().all(|flag| "elux".contains(flag)))
+    };
+    match texts.get(1) {
+        // Options may follow it, and the line comes after them.
+        Some(option) if takes_line(option) && texts.len() > 2 && !texts[2].starts_with(['-', '+']) => {
+            Inner::Line(2)
+        }
+        _ => Inner::Unclear,
+    }
+}

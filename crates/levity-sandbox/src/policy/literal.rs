@@ -1,0 +1,148 @@
+//! Lines of plain words, which every shell reads in the same way.
+//!
+//! A line whose programs have more rights than read-only ones must be of this kind. Everything is on a list here; a character that is
+//! not on it makes the line another kind of line, which `shell` looks into.
+
+use super::shell::{RESERVED, Simple, Word};
+
+/// Parts of shells that compute, set something or run a line, so that later words no longer mean what they say.
+const PARTS_OF_SHELLS: &str = ". alias bg bind break builtin compgen complete continue declare enable eval exec exit export fc \
+    fg getopts hash let local logout mapfile printf read readarray readonly return set shift shopt \
+    source test trap typeset umask unalias unset";
+
+/// Redirections that write nowhere and read nothing.
+const REDIRECTIONS: [&str; 12] = [
+    "2>&1",
+    "1>&2",
+    ">&2",
+    ">/dev/null",
+    "> /dev/null",
+    "1>/dev/null",
+    "1> /dev/null",
+    "2>/dev/null",
+    "2> /dev/null",
+    "</dev/null",
+    "< /dev/null",
+    "0</dev/null",
+];
+
+/// Takes a line of plain words apart, joined by `&&`, `||`, `|`, `;` and line ends.
+///
+/// # Errors
+/// What it has that is more than that, for a message.
+pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
+    let (mut rest, mut found, mut now) = (line, Vec::new(), Command::default());
+    // True behind an operator that needs a command behind it.
+    let mut needs_more = false;
+    while let Some(char) = rest.chars().next() {
+        if let ' ' | '\t' = char {
+            rest = &rest[1..];
+        } else if let Some(operator) = ["&&", "||", "|", ";", "\n"].iter().find(|it| rest.starts_with(**it)) {
+            rest = &rest[operator.len()..];
+            // To some shells these are others: `|&`, `;;`, `;&`.
+            if *operator != "\n" && rest.starts_with(['&', '|', ';']) {
+                return Err(format!("`{operator}` beside another operator"));
+            }
+            if !now.words.is_empty() {
+                found.push(std::mem::take(&mut now).into());
+                needs_more = matches!(*operator, "&&" | "||" | "|");
+            } else if *operator != "\n" {
+                return Err(format!("`{operator}` without a command before it"));
+            }
+        } else if char == '&' {
+            return Err("`&`".to_owned());
+        } else if let Some(behind) = redirection(rest) {
+            rest = behind;
+            now.is_redirected = true;
+            if now.words.is_empty() {
+                return Err("a redirection before a program".to_owned());
+            }
+        } else if now.is_redirected {
+            return Err("words behind a redirection".to_owned());
+        } else {
+            rest = now.word(rest)?;
+        }
+    }
+    if !now.words.is_empty() {
+        found.push(now.into());
+    } else if needs_more {
+        return Err("an operator at its end".to_owned());
+    }
+    Ok(found)
+}
+
+/// The rest of a line behind a redirection, if it begins with one.
+fn redirection(rest: &str) -> Option<&str> {
+    let behind = REDIRECTIONS.iter().find_map(|it| rest.strip_prefix(it));
+    behind.filter(|behind| behind.is_empty() || behind.starts_with([' ', '\t', '\n', ';', '|', '&']))
+}
+
+#[derive(Default)]
+struct Command {
+    words: Vec<Word>,
+    is_redirected: bool,
+}
+
+impl From<Command> for Simple {
+    fn from(command: Command) -> Self {
+        Self { words: command.words, ..Self::default() }
+    }
+}
+
+impl Command {
+    /// Takes the next word off a line. The first word, which is the program, has no quotes.
+    fn word<'a>(&mut self, line: &'a str) -> Result<&'a str, String> {
+        let (mut rest, mut text) = (line, String::new());
+        let is_program = self.words.is_empty();
+        while let Some(char) = rest.chars().next() {
+            match char {
+                ' ' | '\t' | '\n' | ';' | '|' | '&' => break,
+                '\'' | '"' if !is_program => {
+                    let (quoted, behind) = rest[1..].split_once(char).ok_or("a quote that is not closed")?;
+                    check_quoted(quoted, char)?;
+                    text.push_str(quoted);
+                    rest = behind;
+                    continue;
+                }
+                'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.' | '/' | '+' => {}
+                ',' | ':' | '@' | '%' | '^' if !is_program => {}
+                // `=ls` is a path to zsh, and `a=b` before a program sets a variable.
+                '=' if !is_program && rest.len() < line.len() => {}
+                // `HEAD~2`; in other places it is a home folder.
+                '~' if !is_program
+                    && text.ends_with(|c: char| c.is_ascii_alphanumeric() || "^~".contains(c)) => {}
+                _ => return Err(format!("`{}` outside of quotes", char.escape_debug())),
+            }
+            text.push(char);
+            rest = &rest[1..];
+        }
+        if is_program && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.split(' ').any(|part| part == text)) {
+            return Err(format!("`{text}`, which is a part of the shell,"));
+        }
+        self.words.push(Word::literal(text));
+        Ok(rest)
+    }
+}
+
+/// Checks that every shell takes the text between quotes as it is.
+fn check_quoted(text: &str, quote: char) -> Result<(), String> {
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        let is_plain = match char {
+            '\n' | '\t' => true,
+            '$' | '`' => quote == '\'',
+            // It stays before most characters: `"a\|b"`.
+            '\\' => {
+                quote == '\''
+                    || chars
+                        .peek()
+                        .is_some_and(|next| next.is_ascii_alphanumeric() || "|.()[]{}+*?<>/-".contains(*next))
+            }
+            _ => !char.is_control(),
+        };
+        if !is_plain {
+            return Err(format!("`{}` in quotes", char.escape_debug()));
+        }
+    }
+    Ok(())
+}

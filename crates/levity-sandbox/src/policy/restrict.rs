@@ -1,0 +1,91 @@
+//! What rules that deny or ask say of commands that a line hides. They are a filter for a person's attention, and look into every line.
+
+use super::inner::{Inner, inner};
+use super::judge::{MAX_DEPTH, Scene, name, short};
+use super::read_only::only_reads;
+use super::shell::Word;
+use super::{CommandPolicy, CommandRule, Permit};
+
+impl CommandPolicy {
+    /// Returns whether a rule that denies, or one that asks and comes before the rule that fits, speaks of the command if what is not
+    /// known of it is what the rule says.
+    pub(super) fn may_be_restricted(&self, name: &str, words: &[Word], fitting: Option<usize>) -> bool {
+        let texts: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
+        let by_name: Vec<_> = std::iter::once(Some(name)).chain(texts[1..].iter().copied()).collect();
+        self.rules.iter().enumerate().any(|(at, rule)| {
+            let counts = match rule.ruling {
+                Permit::Deny { .. } => true,
+                Permit::Allow => false,
+                _ => fitting.is_none_or(|fitting| at < fitting),
+            };
+            counts && (rule.command.may_match(&by_name) || rule.command.may_match(&texts))
+        })
+    }
+
+    /// What rules that deny or ask say of programs which another program runs. Whether that one may run any is said by its own name and
+    /// arguments.
+    pub(super) fn judge_executed(&self, words: &[Word], depth: usize) -> Permit {
+        let restrictions = Self { otherwise: Some(Permit::Allow), workspace: None, ..self.restrictions() };
+        if restrictions.rules.is_empty() || depth >= MAX_DEPTH {
+            return Permit::Allow;
+        }
+        let (program, args) = (name(&words[0].text), &words[1..]);
+        let texts: Vec<&str> = args.iter().map(|word| &*word.text).collect();
+        let options: &[&str] = match program {
+            "find" => &["-exec", "-execdir", "-ok", "-okdir"],
+            "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
+            _ if only_reads(program, &texts) => return Permit::Allow,
+            _ => return self.judge_suspected(words),
+        };
+        let is_option = |word: &&Word| options.contains(&&*word.text);
+        let may_execute = args.iter().any(Word::may_be_option)
+            || (program != "find"
+                && !only_reads(program, &texts)
+                && !args.iter().any(|word| is_option(&word)));
+        if may_execute {
+            return Permit::ask("which program it runs is not known before it runs");
+        }
+        // The name of a file stands in for braces.
+        let found = |word: &Word| if word.text.contains(['{', '}']) { Word::default() } else { word.clone() };
+        let executed = args.iter().enumerate().filter(|(_, word)| is_option(word));
+        let each = executed.map(|(at, _)| {
+            let words: Vec<Word> = args[at + 1..].iter().map(found).collect();
+            restrictions.judge_program(&words, depth + 1, &mut Scene::new(".", false))
+        });
+        each.fold(Permit::Allow, Permit::and)
+    }
+
+    /// Asks about a program that may run others, if its arguments look like a command that a rule denies or asks about.
+    fn judge_suspected(&self, words: &[Word]) -> Permit {
+        let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
+        let allows = |rule: &CommandRule| {
+            rule.ruling == Permit::Allow && !rule.command.words.is_empty() && rule.command.matches(&texts)
+        };
+        // A program inside a known one was judged for itself.
+        if !matches!(inner(&texts), Inner::None) || self.rules.iter().any(allows) {
+            return Permit::Allow;
+        }
+        if words.iter().any(Word::has_braces) {
+            return Permit::ask("braces in it may become a program that a rule speaks of");
+        }
+        let known: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
+        let restricts = |at: usize| {
+            let by_name: Vec<_> =
+                known[at].map(name).into_iter().map(Some).chain(known[at + 1..].iter().copied()).collect();
+            let matches = |rule: &CommandRule| {
+                rule.ruling != Permit::Allow
+                    && !rule.command.words.is_empty()
+                    && rule.command.may_match(&by_name)
+            };
+            known[at].is_some() && self.rules.iter().any(matches)
+        };
+        match (1..words.len()).find(|at| restricts(*at)) {
+            Some(at) => Permit::ask(format!(
+                "`{}` may run `{}`, which a rule speaks of",
+                short(&words[0].text),
+                short(&words[at].text)
+            )),
+            None => Permit::Allow,
+        }
+    }
+}
