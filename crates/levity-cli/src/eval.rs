@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use levity::eval::{Case, Comparison, Expectation, Report, Results, Scores, bfcl};
-use levity::runtime::__private::{open_named, options};
+use levity_system::files::{open_named, options};
 
 use crate::terminal::{chain, complain, note, say};
 

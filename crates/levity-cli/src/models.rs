@@ -12,6 +12,7 @@ use levity::core::World as _;
 use levity::llm::layers::ToolMode;
 use levity::llm::{CallsSeen, Models, SchemaSeen, ToolCheck, ToolModes, ToolsSeen, check_tools};
 use levity::runtime::SystemWorld;
+use levity_system::Replace;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -136,9 +137,8 @@ impl Kept {
     fn write(servers: &BTreeMap<String, Learned>) -> Result<(), String> {
         let file = Self::file()?;
         state::make(file.parent().unwrap_or(&file))?;
-        let new = file.with_extension(format!("{}.new", std::process::id()));
-        let text = serde_json::to_string_pretty(servers).map_err(io::Error::from);
-        let written = text.and_then(|text| fs::write(&new, text)).and_then(|()| fs::rename(&new, &file));
+        let text = serde_json::to_vec_pretty(servers).map_err(io::Error::from);
+        let written = text.and_then(|text| Replace::new(&file).write(&text));
         written.map_err(|error| format!("`{}` cannot be written: {error}", file.display()))
     }
 }

@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use levity_runtime::__private::{LARGEST, check_size, open, options, read_at_most};
+use levity_system::Replace;
+use levity_system::files::{LARGEST, check_size, open, options, read_at_most};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -359,16 +359,7 @@ fn write_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<()> {
 
 /// Replaces a file as a whole, so that a kill leaves the old one or the new one.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    // The name is new, and a link at `path` is replaced, not followed.
-    let random = RandomState::new().build_hasher().finish();
-    let part = path.with_extension(format!("{random:016x}.part"));
-    let written =
-        open(&part, options().write(true).create_new(true)).and_then(|mut file| file.write_all(bytes));
-    let written = written.and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.map_err(|error| Error::io(path, error))
+    Replace::new(path).write(bytes).map_err(|error| Error::io(path, error))
 }
 
 fn drop_torn_line(file: &mut File) -> std::io::Result<()> {

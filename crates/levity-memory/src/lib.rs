@@ -35,7 +35,6 @@ mod in_memory;
 mod json;
 mod kept;
 mod key_value;
-mod owner;
 #[cfg(feature = "sqlite")]
 mod recall;
 mod sessions;

@@ -74,7 +74,4 @@ pub use tell::Told;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::asked::AskedCalls;
-    pub use levity_system::files::{
-        LARGEST, check_size, open, open_named, options, read_at_most, refuse_link,
-    };
 }

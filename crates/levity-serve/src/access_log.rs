@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use levity_core::Timestamp;
-use levity_runtime::__private::{open_named, options};
+use levity_system::files::{open_named, options};
 use serde_json::json;
 
 use crate::error::{Error, Result};

@@ -1,4 +1,5 @@
-//! The system as levity's own crates use it: the real clock and randomness, and files that only their owner can read.
+//! The system as levity's own crates use it: the real clock and randomness, files that only their owner can read, files that are
+//! replaced whole, and owners whose end others notice.
 //!
 //! ```
 //! use levity_core::World as _;
@@ -16,6 +17,10 @@
 //! What is deliberately absent: what files mean, processes, the network.
 
 pub mod files;
+mod owner;
+mod replace;
 mod world;
 
+pub use owner::{Owner, WithoutLocks};
+pub use replace::{Replace, sync_name};
 pub use world::SystemWorld;

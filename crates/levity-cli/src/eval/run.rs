@@ -12,8 +12,8 @@ use levity::eval::{
 };
 use levity::llm::Models;
 use levity::prelude::*;
-use levity::runtime::__private::refuse_link;
 use levity::runtime::FileJournal;
+use levity_system::files::refuse_link;
 
 use super::{Problem, Scoring, is_judged};
 use crate::agent::{retried, warn};

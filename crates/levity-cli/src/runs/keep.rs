@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use levity::core::{Journal, RunId, RunQuery};
-use levity::runtime::__private::{LARGEST, read_at_most};
 use levity::runtime::{export, import};
+use levity_system::files::{LARGEST, read_at_most};
 
 use super::list::Which;
 use super::{Done, One};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use levity::core::{RunId, Status};
-use levity::runtime::__private::{open_named, options};
 use levity::swarm::{Error, Report, Result, SwarmAnswer};
+use levity_system::files::{open_named, options};
 use serde_json::{Value, json};
 
 use crate::drive::Driven;

@@ -1,16 +1,12 @@
 //! Files that are there whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read as _, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read as _};
+use std::path::Path;
 
-use levity_runtime::__private::refuse_link;
+use levity_system::{Replace, files};
 
 use super::error::SessionProblem;
-
-/// How the file ends that is written before it gets its name.
-const UNFINISHED: &str = ".tmp";
 
 /// Runs what blocks where it holds up nobody, if there is such a place.
 pub(super) async fn aside<T: Send + 'static>(
@@ -25,62 +21,21 @@ pub(super) async fn aside<T: Send + 'static>(
 }
 
 /// Replaces a file by what `fill` writes: whoever reads it finds the old one or the new one, also after this process was
-/// killed or the power was lost.
+/// killed or the power was lost. What models said is private, unless somebody has made the file that is there readable.
 pub(super) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), SessionProblem>,
 ) -> Result<(), SessionProblem> {
-    let unfinished = beside(path)?;
-    let named = write(path, &unfinished, fill).and_then(|()| Ok(fs::rename(&unfinished, path)?));
-    if named.is_err() {
-        // It is of no use to anybody.
-        let _ = fs::remove_file(&unfinished);
-    }
-    named?;
-    match path.parent() {
-        Some(folder) if cfg!(unix) => Ok(File::open(folder)?.sync_all()?),
-        _ => Ok(()),
-    }
-}
-
-/// A name in the same folder that nobody else uses, since a file of two writers would be torn.
-fn beside(path: &Path) -> io::Result<PathBuf> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let (folder, name) = parts(path)?;
+    let (folder, _) = parts(path)?;
     // The folders of the day, the month and the year may come from elsewhere.
-    folder.ancestors().take(3).try_for_each(refuse_link)?;
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    Ok(folder.join(format!(".{name}.{}-{next}{UNFINISHED}", std::process::id())))
+    folder.ancestors().take(3).try_for_each(files::refuse_link)?;
+    files::make_dir(folder)?;
+    Replace::new(path).synced().keeping_mode().fill(fill)
 }
 
 fn parts(path: &Path) -> io::Result<(&Path, &str)> {
     let name = path.file_name().and_then(|name| name.to_str());
     path.parent().zip(name).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
-}
-
-fn write(
-    path: &Path,
-    unfinished: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), SessionProblem>,
-) -> Result<(), SessionProblem> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    // What models said is private, unless somebody has made the file that is there readable.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.open(unfinished)?;
-    if let Ok(there) = fs::metadata(path) {
-        file.set_permissions(there.permissions())?;
-    }
-    let mut file = BufWriter::with_capacity(1 << 16, file);
-    fill(&mut file)?;
-    file.flush()?;
-    Ok(file.get_ref().sync_all()?)
 }
 
 /// Removes what writers of this file left when they were killed.
@@ -91,7 +46,7 @@ pub(super) fn tidy(path: &Path) {
         let left = entry
             .file_name()
             .to_str()
-            .is_some_and(|name| name.starts_with(&begin) && name.ends_with(UNFINISHED));
+            .is_some_and(|name| name.starts_with(&begin) && name.ends_with(Replace::UNFINISHED));
         if left {
             let _ = fs::remove_file(entry.path());
         }

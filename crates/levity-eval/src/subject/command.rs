@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::text::{chain, one_line};
-use levity_runtime::__private::{open, options};
+use levity_system::files::{open, options};
 use serde_json::{Value, json};
 
 use super::Subject;

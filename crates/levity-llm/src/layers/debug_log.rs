@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Request, Response, World};
 
 use super::{Scrub, files, flow};
-use levity_system::SystemWorld;
+use levity_system::{Replace, SystemWorld, files as private};
 
 mod text;
 
@@ -146,7 +146,7 @@ impl Log {
     }
 
     fn write_prompt(&self, text: &str) -> io::Result<String> {
-        files::make_dir(&self.folder)?;
+        private::make_dir(&self.folder)?;
         let text = self.clean(text);
         let time = self.world.now().to_string().replace(':', "");
         let (stem, mut file) = loop {
@@ -155,7 +155,11 @@ impl Log {
                 self.sweep()?;
             }
             let stem = format!("{time}_{next:05}_{}", self.name);
-            match files::private(&self.folder.join(format!("{stem}_prompt.txt"))) {
+            match private::options()
+                .write(true)
+                .create_new(true)
+                .open(self.folder.join(format!("{stem}_prompt.txt")))
+            {
                 Ok(file) => break (stem, file),
                 // Another process writes to the same folder.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -163,14 +167,14 @@ impl Log {
             }
         };
         file.write_all(text.as_bytes())?;
-        files::replace(&self.folder.join("latest_prompt.txt"), text.as_bytes())?;
+        Replace::new(&self.folder.join("latest_prompt.txt")).write(text.as_bytes())?;
         Ok(stem)
     }
 
     fn write_response(&self, stem: &str, text: &str) -> io::Result<()> {
         let text = self.clean(text);
-        files::replace(&self.folder.join(format!("{stem}_response.txt")), text.as_bytes())?;
-        files::replace(&self.folder.join("latest_response.txt"), text.as_bytes())
+        Replace::new(&self.folder.join(format!("{stem}_response.txt"))).write(text.as_bytes())?;
+        Replace::new(&self.folder.join("latest_response.txt")).write(text.as_bytes())
     }
 
     /// Without secrets, and not too long.

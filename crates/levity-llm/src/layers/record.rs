@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
+use levity_system::Replace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -71,7 +72,7 @@ impl<M: Model + 'static> Record<M> {
     pub fn new(model: M, path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         // The new file is private also where the old one was not.
-        files::replace(path, b"")?;
+        Replace::new(path).write(b"")?;
         let file = File::options().append(true).open(path)?;
         let tape =
             Tape { file: Arc::new(Mutex::new(file)), path: Arc::new(path.into()), scrub: Arc::default() };

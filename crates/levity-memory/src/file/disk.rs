@@ -1,13 +1,14 @@
 //! Files: read whole or not at all, replaced whole or not at all.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use levity_core::Timestamp;
 
 use crate::Durability;
+use levity_system::Replace;
 use levity_system::files as private;
 use levity_system::files::is_at;
 
@@ -107,28 +108,10 @@ pub(super) fn replace(
     bytes: &[u8],
     durability: Durability,
 ) -> io::Result<Option<Stamp>> {
-    // One that was killed may have left its own, and a link there is not followed.
-    remove(beside)?;
-    let written = write(path, beside, bytes, durability).and_then(|()| fs::rename(beside, path));
-    if written.is_err() {
-        let _ = remove(beside);
-    }
-    written?;
-    sync_name(path, durability)?;
+    let new = Replace::new(path).through(beside).keeping_mode();
+    let new = if durability == Durability::Synced { new.synced() } else { new };
+    new.write(bytes)?;
     stamp(path)
-}
-
-/// Writes what is to take the place of a file. Whoever may not read the old one may not read the new one.
-fn write(path: &Path, beside: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
-    let mut file = private::options().write(true).create_new(true).open(beside)?;
-    if let Ok(there) = fs::symlink_metadata(path) {
-        file.set_permissions(there.permissions())?;
-    }
-    file.write_all(bytes)?;
-    if durability == Durability::Synced {
-        file.sync_all()?;
-    }
-    Ok(())
 }
 
 /// Removes a file, and says whether there was one.
@@ -142,13 +125,7 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 
 /// Makes a name, or that there is none any more, last.
 pub(super) fn sync_name(path: &Path, durability: Durability) -> io::Result<()> {
-    match path.parent() {
-        Some(dir) if cfg!(unix) && durability == Durability::Synced => {
-            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-            File::open(dir)?.sync_all()
-        }
-        _ => Ok(()),
-    }
+    if durability == Durability::Synced { levity_system::sync_name(path) } else { Ok(()) }
 }
 
 /// Waits for the lock of a file, which is made if it is not there. It is let go of with what is returned.

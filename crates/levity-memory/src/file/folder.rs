@@ -15,8 +15,9 @@ use super::cache::{Cache, Known};
 use super::{disk, format, list, name};
 use crate::Durability;
 use crate::kept::{self, Kept};
-use crate::owner::{self, Owner};
+use levity_core::World as _;
 use levity_system::files as private;
+use levity_system::{Owner, SystemWorld, WithoutLocks};
 
 /// So many locks there are for all conversations of a folder.
 const LOCKS: u64 = 32;
@@ -259,7 +260,7 @@ impl Folder {
             Err(error) => return Err(failed(id, "held", error)),
         };
         let holder = i64::from_str_radix(text.trim(), 16);
-        Ok(holder.is_ok_and(|holder| owner::is_alive(&self.side().join("owners"), holder)))
+        Ok(holder.is_ok_and(|holder| Owner::is_alive(&self.side().join("owners"), holder)))
     }
 
     /// The hold on a conversation, for whoever still changes it: a save is done to its end, also if nobody waits for it
@@ -286,7 +287,7 @@ impl Folder {
             // A link in its place is not followed: what stands there was left by somebody who is gone.
             disk::remove(&path)?;
             let mut file = private::options().write(true).create_new(true).open(&path)?;
-            file.write_all(format!("{:016x}", owner.id).as_bytes())?;
+            file.write_all(format!("{:016x}", owner.id()).as_bytes())?;
             Ok(owner)
         });
         let owner = owner.map_err(|error| failed(id, "held", error))?;
@@ -304,7 +305,8 @@ impl Folder {
         if let Some(owner) = &*owner {
             return Ok(owner.clone());
         }
-        let new = Arc::new(Owner::new(&self.side().join("owners"))?);
+        let new =
+            Arc::new(Owner::new(&self.side().join("owners"), || SystemWorld.random(), WithoutLocks::Fail)?);
         Ok(owner.insert(new).clone())
     }
 }

@@ -13,7 +13,8 @@ use super::rows::{self, Fault};
 use super::writer::{Held, Known, Reply, Work, Writer, owners};
 use super::{holds, index};
 use crate::Durability;
-use crate::owner::Owner;
+use levity_core::World as _;
+use levity_system::{Owner, SystemWorld, WithoutLocks};
 
 /// When to try again what could not be done.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -122,11 +123,11 @@ impl Desk {
 
     /// Becomes an owner, and forgets what others held who are gone.
     fn appear(&mut self, writer: &Arc<Writer>) -> Result<(), MemoryError> {
-        let owner =
-            Owner::new(&self.owners).map_err(|error| self.place.failed_io("locked for holding", error))?;
+        let owner = Owner::new(&self.owners, || SystemWorld.random(), WithoutLocks::Fail)
+            .map_err(|error| self.place.failed_io("locked for holding", error))?;
         self.write(|connection| holds::forget_the_dead(connection, &self.owners))?;
         let (writer, life) = (Arc::downgrade(writer), self.life.subscribe());
-        owners().push(Known { id: owner.id, writer, life });
+        owners().push(Known { id: owner.id(), writer, life });
         self.owner = Some(owner);
         Ok(())
     }
@@ -231,7 +232,7 @@ impl Desk {
 
     /// Who holds a conversation.
     fn holder(&self, id: &ConversationId) -> Result<Option<i64>, Fault> {
-        let mine = self.owner.as_ref().map(|owner| owner.id);
+        let mine = self.owner.as_ref().map(Owner::id);
         holds::holder(self.open()?, id, mine, &self.owners)
     }
 
@@ -254,12 +255,12 @@ impl Desk {
         if let Some(owner) = self.holder(id)? {
             return Ok(Err(owner));
         }
-        let mine = self.owner.as_ref().map_or(0, |owner| owner.id);
+        let mine = self.owner.as_ref().map_or(0, Owner::id);
         holds::hold(self.open()?, id, mine).map(Ok)
     }
 
     fn release(&self, connection: &Connection, id: &ConversationId) -> rusqlite::Result<()> {
-        let mine = self.owner.as_ref().map_or(0, |owner| owner.id);
+        let mine = self.owner.as_ref().map_or(0, Owner::id);
         holds::release(connection, id, mine)
     }
 
@@ -280,7 +281,7 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
-            owners().retain(|known| known.id != owner.id);
+            owners().retain(|known| known.id != owner.id());
         }
     }
 }

@@ -6,7 +6,7 @@ use levity_core::ConversationId;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::{Fault, check_id};
-use crate::owner;
+use levity_system::Owner;
 
 /// Who holds a conversation, if whoever does is alive.
 pub(super) fn holder(
@@ -17,7 +17,7 @@ pub(super) fn holder(
 ) -> Result<Option<i64>, Fault> {
     let mut select = connection.prepare_cached("SELECT owner FROM holds WHERE id = ?1")?;
     let holder: Option<i64> = select.query_row([id.as_str()], |row| row.get(0)).optional()?;
-    Ok(holder.filter(|holder| Some(*holder) == mine || owner::is_alive(owners, *holder)))
+    Ok(holder.filter(|holder| Some(*holder) == mine || Owner::is_alive(owners, *holder)))
 }
 
 pub(super) fn hold(connection: &Connection, id: &ConversationId, mine: i64) -> Result<(), Fault> {
@@ -36,7 +36,7 @@ pub(super) fn release(connection: &Connection, id: &ConversationId, mine: i64) -
 pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlite::Result<()> {
     let mut select = connection.prepare("SELECT DISTINCT owner FROM holds")?;
     let all = select.query_map([], |row| row.get::<_, i64>(0))?.collect::<Result<Vec<_>, _>>()?;
-    for dead in all.into_iter().filter(|owner| !owner::is_alive(owners, *owner)) {
+    for dead in all.into_iter().filter(|owner| !Owner::is_alive(owners, *owner)) {
         connection.execute("DELETE FROM holds WHERE owner = ?1", [dead])?;
     }
     Ok(())

@@ -4,10 +4,11 @@
 //! it was taken is the same still; otherwise all records are read.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use levity_core::{JournalError, JournalErrorKind, RunId, Snapshot};
+use levity_system::Replace;
 use levity_system::files as private;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -89,17 +90,9 @@ pub(super) fn write(
     }
     seal(&mut bytes, 0);
     let path = path_of(path);
-    let new = path.with_extension("snapshot.new");
-    // A process that was killed may have left one; a link there is not followed.
-    let _ = fs::remove_file(&new);
-    let written = private::options().write(true).create_new(true).open(&new).and_then(|mut file| {
-        file.write_all(&bytes)?;
-        fs::rename(&new, &path)
-    });
-    if let Err(error) = written {
-        let _ = fs::remove_file(&new);
-        return Err(failed(&path, "written", error));
-    }
+    let beside = path.with_extension("snapshot.new");
+    let written = Replace::new(&path).through(&beside).write(&bytes);
+    written.map_err(|error| failed(&path, "written", error))?;
     Ok(bytes.len() as u64)
 }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use levity_core::{JournalError, JournalErrorKind};
+use levity_system::Owner;
 use rusqlite::Connection;
 
 use super::file::Place;
 use super::mailbox::Mailbox;
-use super::owner::Owner;
+use super::owner;
 use super::writer::{Held, Reply, Work, Writer};
 use crate::Durability;
 
@@ -229,9 +230,10 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         if let Some(owner) = &self.owner {
+            owner::forget(owner.id());
             // Others would find out by themselves.
             let _ =
-                self.write(|connection| connection.execute("DELETE FROM owners WHERE id = ?1", [owner.id]));
+                self.write(|connection| connection.execute("DELETE FROM owners WHERE id = ?1", [owner.id()]));
         }
     }
 }

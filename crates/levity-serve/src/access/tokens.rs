@@ -1,9 +1,10 @@
 use std::fmt;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self};
 use std::path::Path;
 use std::sync::Arc;
 
+use levity_system::Replace;
 use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq as _;
 
@@ -112,23 +113,7 @@ impl Tokens {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder)?;
         }
-        let mut salt = [0; 8];
-        getrandom::fill(&mut salt).map_err(io::Error::other)?;
-        let mut part = path.as_os_str().to_owned();
-        part.push(format!(".{:016x}.part", u64::from_ne_bytes(salt)));
-        let part = Path::new(&part);
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(part)?;
-        let written = file.write_all(self.text().as_bytes()).and_then(|()| file.sync_all());
-        drop(file);
-        let kept = written.and_then(|()| fs::rename(part, path));
-        if kept.is_err() {
-            let _ = fs::remove_file(part);
-        }
-        kept
+        Replace::new(path).synced().write(self.text().as_bytes())
     }
 
     fn text(&self) -> String {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use levity_core::Timestamp;
-use levity_runtime::__private::{open as open_own, options, read_at_most, refuse_link};
+use levity_system::Replace;
+use levity_system::files::{open as open_own, options, read_at_most, refuse_link};
 use serde::{Deserialize, Serialize};
 
 use super::signal::own_name;
@@ -176,11 +177,7 @@ impl Folder {
     /// Nobody sees half a note, whenever the process is killed.
     fn write(&self, note: &Note) -> io::Result<()> {
         let (path, part) = (self.file(&note.task), self.path.join(format!("{}.part", note.task)));
-        let mut file = open_own(&part, options().write(true).create(true).truncate(true))?;
-        file.write_all(&serde_json::to_vec(note)?)?;
-        file.sync_all()?;
-        fs::rename(&part, &path)?;
-        File::open(&self.path)?.sync_all()
+        Replace::new(&path).through(&part).synced().write(&serde_json::to_vec(note)?)
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use levity_core::{Fold, Response};
+use levity_system::{Replace, files as private};
 use serde::{Deserialize, Serialize};
-
-use crate::layers::files;
 
 /// How a kept reply is written down; another number is another format.
 const VERSION: u32 = 1;
@@ -44,9 +43,9 @@ impl Disk {
     }
 
     pub(super) fn put(&self, key: &str, response: Response) -> io::Result<()> {
-        files::make_dir(&self.folder)?;
+        private::make_dir(&self.folder)?;
         let entry = Entry { version: VERSION, key: key.to_owned(), response };
-        files::replace(&self.path(key), &serde_json::to_vec(&entry)?)?;
+        Replace::new(&self.path(key)).write(&serde_json::to_vec(&entry)?)?;
         if self.written.fetch_add(1, Ordering::Relaxed).is_multiple_of(SWEEP) {
             self.sweep()?;
         }
@@ -76,5 +75,5 @@ fn is_ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let name = name.trim_start_matches('.');
     let is_key = name.len() > 64 && name.bytes().take(64).all(|byte| byte.is_ascii_hexdigit());
-    is_key && (name[64..] == *".json" || name.ends_with(files::UNFINISHED))
+    is_key && (name[64..] == *".json" || name.ends_with(Replace::UNFINISHED))
 }

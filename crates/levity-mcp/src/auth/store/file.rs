@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::{self, TryLockError};
+use std::io::{self};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use levity_system::{Replace, files};
 
 use super::{TokenLock, TokenStore};
 
@@ -63,7 +63,7 @@ impl TokenStore for FileTokens {
         let name = format!("{:016x}.lock", hash(key));
         self.run(move |path| {
             folder(path)?;
-            let file = private(&beside(path, &name), OpenOptions::new().create(true).truncate(false))?;
+            let file = files::options().write(true).create(true).truncate(false).open(beside(path, &name))?;
             match file.try_lock() {
                 Ok(()) => Ok(Some(TokenLock::new(file))),
                 Err(TryLockError::WouldBlock) => Ok(None),
@@ -88,46 +88,16 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
 /// Reads, changes and replaces the file while no other process does.
 fn change(path: &Path, what: impl FnOnce(&mut BTreeMap<String, String>)) -> io::Result<()> {
     folder(path)?;
-    let lock = private(&beside(path, "lock"), OpenOptions::new().create(true).truncate(false))?;
+    let lock = files::options().write(true).create(true).truncate(false).open(beside(path, "lock"))?;
     lock.lock()?;
     let mut logins = read(path)?;
     what(&mut logins);
-    replace(path, &serde_json::to_vec(&logins)?)
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let fresh = beside(path, &format!("{}-{count}.new", std::process::id()));
-    // What a process of the same number left behind may be readable by others.
-    let _ = fs::remove_file(&fresh);
-    let written = (|| {
-        let mut file = private(&fresh, OpenOptions::new().create_new(true))?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    written
-}
-
-/// Opens a file that is made so that only its owner can read it.
-fn private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options.write(true).open(path)
+    Replace::new(path).synced().write(&serde_json::to_vec(&logins)?)
 }
 
 fn folder(path: &Path) -> io::Result<()> {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => {
-            let mut builder = fs::DirBuilder::new();
-            #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            builder.recursive(true).create(folder)
-        }
+        Some(folder) if !folder.as_os_str().is_empty() => files::make_dir(folder),
         _ => Ok(()),
     }
 }

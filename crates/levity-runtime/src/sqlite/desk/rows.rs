@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{JournalError, RunId};
+use levity_system::{Owner, WithoutLocks};
 use rusqlite::{OptionalExtension, params};
 
 use super::super::log::{Rows, SnapshotRow};
-use super::super::owner::{self, Owner};
+use super::super::owner;
 use super::super::reads::within;
 use super::super::writer::Writer;
 use super::Desk;
@@ -35,14 +36,17 @@ impl Desk {
 
     /// Becomes an owner that others can see, and takes away those who are gone.
     pub(super) fn appear(&mut self, writer: &Arc<Writer>) -> Result<(), JournalError> {
-        let owner = Owner::new(&self.owners, &*self.place.world, writer);
-        self.owner = Some(owner.map_err(|error| self.place.failed_io("written", error))?);
+        // Where there are no locks, the lease decides.
+        let owner = Owner::new(&self.owners, || self.place.world.random(), WithoutLocks::Alive);
+        let owner = owner.map_err(|error| self.place.failed_io("written", error))?;
+        owner::note(owner.id(), writer);
+        self.owner = Some(owner);
         let now = self.now();
         self.write(|connection| {
             let mut select = connection.prepare("SELECT id, expires FROM owners")?;
             let known = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
             for (id, expires) in known.collect::<rusqlite::Result<Vec<_>>>()? {
-                if expires <= now || !owner::is_alive(&self.owners, id) {
+                if expires <= now || !Owner::is_alive(&self.owners, id) {
                     connection.execute("DELETE FROM owners WHERE id = ?1", [id])?;
                 }
             }
@@ -68,7 +72,7 @@ impl Desk {
         let renew = "INSERT INTO owners (id, expires) VALUES (?1, ?2) \
                      ON CONFLICT (id) DO UPDATE SET expires = ?2";
         self.write(|connection| {
-            connection.prepare_cached(renew)?.execute([owner.id, now.saturating_add(lease)])
+            connection.prepare_cached(renew)?.execute([owner.id(), now.saturating_add(lease)])
         })?;
         self.renewed = Some(now);
         Ok(())
@@ -76,7 +80,7 @@ impl Desk {
 
     /// Takes a run, unless somebody has it; then the answer is who.
     pub(super) fn take(&mut self, run: &RunId) -> Result<Result<(i64, i64), i64>, JournalError> {
-        let me = self.owner.as_ref().map(|owner| owner.id);
+        let me = self.owner.as_ref().map(Owner::id);
         let found = self.write(|connection| {
             let mut select = connection.prepare_cached(&format!("{HOLD} id = ?1"))?;
             select.query_row([run.as_str()], hold).optional()
@@ -104,13 +108,13 @@ impl Desk {
     /// Who drives a run, if somebody does: an owner that lives and whose lease has not run out.
     fn driver(&self, found: &Hold) -> Result<Option<i64>, JournalError> {
         let Some(owner) = found.owner else { return Ok(None) };
-        if self.owner.as_ref().is_some_and(|me| me.id == owner) {
+        if self.owner.as_ref().is_some_and(|me| me.id() == owner) {
             return Ok((self.held.get(&found.key) == Some(&found.fence)).then_some(owner));
         }
         if found.expires.is_none_or(|expires| expires <= self.now()) {
             return Ok(None);
         }
-        if owner::is_alive(&self.owners, owner) {
+        if Owner::is_alive(&self.owners, owner) {
             return Ok(Some(owner));
         }
         self.write(|connection| {
@@ -127,7 +131,7 @@ impl Desk {
         rows: &Rows,
         given: Option<i64>,
     ) -> Result<(), JournalError> {
-        let me = self.owner.as_ref().map(|owner| owner.id);
+        let me = self.owner.as_ref().map(Owner::id);
         let mine = self.write(|connection| {
             let update =
                 "UPDATE runs SET updated = ?4, records = ?5 WHERE key = ?1 AND fence = ?2 AND owner = ?3";
@@ -172,7 +176,7 @@ impl Desk {
         (key, fence): (i64, i64),
         row: &SnapshotRow,
     ) -> Result<(), JournalError> {
-        let me = self.owner.as_ref().map(|owner| owner.id);
+        let me = self.owner.as_ref().map(Owner::id);
         let kept = self.write(|connection| {
             let keep = "INSERT OR REPLACE INTO snapshots (run, seq, state, crc) SELECT key, ?4, ?5, ?6 FROM runs \
                         WHERE key = ?1 AND fence = ?2 AND owner = ?3";
@@ -194,7 +198,7 @@ impl Desk {
 
     /// Lets others have a run, if it is still held under this number. One without records was only looked for.
     pub(super) fn release(&self, key: i64, fence: i64) -> Result<(), JournalError> {
-        let me = self.owner.as_ref().map(|owner| owner.id);
+        let me = self.owner.as_ref().map(Owner::id);
         self.write(|connection| {
             let free = "UPDATE runs SET owner = NULL WHERE key = ?1 AND fence = ?2 AND owner = ?3";
             connection.prepare_cached(free)?.execute(params![key, fence, me])?;

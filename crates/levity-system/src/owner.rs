@@ -1,32 +1,42 @@
-//! Who holds conversations: each store that does is an owner, and has the lock of a file for as long as it lives.
-//! So a process that is killed lets go, and one that stands still does not.
-
 use std::fs::{self, File, TryLockError};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use levity_system::files as private;
+use crate::files;
 
-/// This store, as others see it.
+/// Somebody who owns things that others can see: a file in a folder of owners, locked for as long as the owner lives.
+///
+/// A process that is killed lets go of its lock, so others find out at once. A process that stands still keeps it.
 #[derive(Debug)]
-pub(crate) struct Owner {
-    pub(crate) id: i64,
+pub struct Owner {
+    id: i64,
     path: PathBuf,
     /// Locked until the process ends, however that comes.
     _lock: File,
 }
 
+/// What to do where the file system has no locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutLocks {
+    /// Nobody can be an owner.
+    Fail,
+    /// Every owner counts as alive: something else decides, such as a lease that runs out.
+    Alive,
+}
+
 impl Owner {
-    /// A new owner, which others find alive before they can hear of it.
-    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
+    /// Makes a new owner, which others find alive before they can hear of it. `random` gives the ids to try. Files that killed owners
+    /// left are removed.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn new(dir: &Path, random: impl Fn() -> u64, without: WithoutLocks) -> io::Result<Self> {
         sweep(dir);
         let mut last = io::Error::other("no name is free");
         for _ in 0..100 {
-            // Only to tell owners apart, so the randomness of hash maps will do.
-            let id = (RandomState::new().build_hasher().finish() >> 1).cast_signed();
+            let id = (random() >> 1).cast_signed();
             let path = path(dir, id);
-            match lock(dir, &path) {
+            match lock(dir, &path, without) {
                 Ok(Some(lock)) => return Ok(Self { id, path, _lock: lock }),
                 Ok(None) => {}
                 // Somebody has taken the folder away, which was empty.
@@ -35,6 +45,16 @@ impl Owner {
             }
         }
         Err(last)
+    }
+
+    /// The number by which others know it.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Returns whether the owner of this number lives; also if that cannot be found out. The file of one who is gone is removed.
+    pub fn is_alive(dir: &Path, id: i64) -> bool {
+        files::refuse_link(dir).is_err() || is_locked(&path(dir, id))
     }
 }
 
@@ -53,15 +73,19 @@ fn path(dir: &Path, id: i64) -> PathBuf {
 }
 
 /// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
-fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
-    private::make_own_dir(dir)?;
-    let file = match private::options().read(true).write(true).create_new(true).open(path) {
+fn lock(dir: &Path, path: &Path, without: WithoutLocks) -> io::Result<Option<File>> {
+    files::make_own_dir(dir)?;
+    let file = match files::options().read(true).write(true).create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
     };
     match file.try_lock() {
-        Ok(()) => Ok(private::is_at(&file, path).then_some(file)),
+        Ok(()) => Ok(files::is_at(&file, path).then_some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
+        // Nobody finds the file unlocked either.
+        Err(TryLockError::Error(_)) if without == WithoutLocks::Alive => {
+            Ok(files::is_at(&file, path).then_some(file))
+        }
         Err(TryLockError::Error(error)) => {
             let _ = fs::remove_file(path);
             Err(error)
@@ -69,13 +93,8 @@ fn lock(dir: &Path, path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether the owner still lives. The file of one who is gone is taken away.
-pub(crate) fn is_alive(dir: &Path, id: i64) -> bool {
-    private::refuse_link(dir).is_err() || is_locked(&path(dir, id))
-}
-
 fn is_locked(path: &Path) -> bool {
-    let file = match private::options().read(true).write(true).open(path) {
+    let file = match files::options().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(error) => return error.kind() != io::ErrorKind::NotFound,
     };
@@ -91,9 +110,9 @@ fn is_locked(path: &Path) -> bool {
     false
 }
 
-/// Takes away what owners left who were killed. Files of others stay, also where the folder is none of ours.
+/// Removes the files of owners who were killed. Files of others stay, also where the folder is none of ours.
 fn sweep(dir: &Path) {
-    if private::refuse_link(dir).is_err() {
+    if files::refuse_link(dir).is_err() {
         return;
     }
     let Ok(entries) = fs::read_dir(dir) else { return };
