@@ -22,7 +22,10 @@
 //! Work is known by its number, `0..len`. The engine decides what may begin, and what follows a failure. The machines of
 //! `levity-dag` and `levity-swarm` decide what a piece of work is, and make its effects.
 //!
-//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies.
+//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies but what its features add.
+//!
+//! # Features
+//! - `serde`: `Serialize` and `Deserialize` for [`Drafts`].
 
 mod drafts;
 mod failure;
