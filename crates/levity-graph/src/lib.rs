@@ -32,11 +32,9 @@ mod failure;
 mod links;
 mod order;
 mod schedule;
-mod slots;
 
 pub use drafts::Drafts;
 pub use failure::{Next, Remedy, after_failure};
 pub use links::{Edges, Links};
 pub use order::{a_cycle, sorted};
 pub use schedule::Schedule;
-pub use slots::Slots;
