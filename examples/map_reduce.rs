@@ -15,6 +15,7 @@ use levity::core::{
 };
 use levity::prelude::*;
 use levity::runtime::{Beginning, Run, Runnable};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Reads documents with one agent and writes with another.
@@ -30,6 +31,7 @@ struct Agents {
 }
 
 /// Wants a child run for each document, and one more for the summary.
+#[derive(Serialize, Deserialize)]
 pub struct MapReduceMachine {
     documents: Vec<String>,
     notes: Vec<Option<String>>,
@@ -87,7 +89,8 @@ impl Machine for MapReduceMachine {
     }
 
     fn save(&self) -> Value {
-        json!(self.documents)
+        // All that changes is saved, so the machine can be built again at any time.
+        json!(self)
     }
 
     fn apply(&mut self, input: Input, step: &mut Step) {
@@ -152,8 +155,9 @@ impl Runnable for MapReduce {
     }
 
     fn restore(&self, _: &MachineKind, state: &Value) -> Result<MapReduceMachine, String> {
-        let documents: Option<Vec<String>> = serde_json::from_value(state.clone()).ok();
-        documents.map(MapReduceMachine::new).ok_or_else(|| "this is no list of documents".to_owned())
+        let machine = MapReduceMachine::deserialize(state).map_err(|_| "this is no state of a map-reduce")?;
+        let fits = machine.notes.len() == machine.documents.len();
+        fits.then_some(machine).ok_or_else(|| "there is not one note for each document".to_owned())
     }
 
     fn conclude(&self, reached: Reached<MapReduceMachine>) -> Result<Finished<()>, Error> {

@@ -22,14 +22,15 @@ use crate::{
 ///   left aside.
 /// - Every effect gets a number of its own, counted upwards, and one [`Input::Finished`] at most.
 /// - After an ending it wants nothing more, and after [`Input::Cancel`] or [`Input::Stop`] it ends at once.
-/// - What `save` returns before the first input is enough to build the machine again.
+/// - What `save` returns at any time, between two inputs, is enough to build the machine again, in the state that it had:
+///   the inputs that follow give the same effects, events and ending, and the same saved state.
 ///
-/// `levity_test::conformance::machine` checks an implementation.
+/// `levity_test::conformance::machine` and `machine_restored` check an implementation.
 pub trait Machine: Send {
     /// What it is, and which version of its state it writes.
     fn kind(&self) -> MachineKind;
 
-    /// Its state as data.
+    /// Its state as data, complete at any time between two inputs.
     fn save(&self) -> Value;
 
     /// Takes in what happened.

@@ -22,7 +22,7 @@ pub trait Program: Send + Sync {
     /// Name, docs, schemas and hints.
     fn spec(&self) -> &ToolSpec;
 
-    /// Makes the run of a call: a new one, or one from the state that its machine saved before its first input.
+    /// Makes the run of a call: a new one, or one from a state that its machine saved.
     /// `caller` performs the effects of the caller, its tools among them; the child's own executor hands on what it
     /// does not perform itself.
     ///

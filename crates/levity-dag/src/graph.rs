@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use petgraph::graph::DiGraph;
+use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::fault::{Faults, Found};
@@ -20,7 +21,7 @@ mod variables;
 pub(crate) use stand_ins::StandIns;
 pub(crate) use variables::Variables;
 
-use edges::Build;
+use edges::{Build, Topology};
 use order::Numbers;
 use settled::Settled;
 
@@ -56,22 +57,57 @@ pub struct Graph {
 #[derive(Debug)]
 struct FoundOut {
     index: HashMap<StepId, u32>,
-    topology: edges::Topology,
+    topology: Topology,
 }
 
 pub(crate) type Dag = DiGraph<(), Edge, u32>;
 
 /// What an edge says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Edge {
     /// Which of the target's `after` it is, if it is one: its condition is there. An edge from a stand-in has that of
     /// the step it stands in for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<u32>,
     /// Whether the target stands in for the source: it is run when the source has failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stands_in: bool,
 }
 
+/// How the steps of a plan depend on each other, where that does not follow from the plan alone: it was changed while it ran.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Wiring {
+    edges: Vec<(u32, u32, Edge)>,
+    /// The steps, each after those before it.
+    order: Vec<u32>,
+}
+
 impl Graph {
+    /// How its steps depend on each other.
+    pub(crate) fn wiring(&self) -> Wiring {
+        let Topology { dag, rank, .. } = &self.found.topology;
+        let number = |node: petgraph::graph::NodeIndex<u32>| node.index() as u32;
+        let edges = dag.raw_edges().iter();
+        let mut order: Vec<u32> = (0..self.plan.steps.len() as u32).collect();
+        order.sort_unstable_by_key(|at| rank.get(*at as usize));
+        Wiring {
+            edges: edges.map(|edge| (number(edge.source()), number(edge.target()), edge.weight)).collect(),
+            order,
+        }
+    }
+
+    /// The graph of a plan that was checked and changed, with the wiring that it had.
+    ///
+    /// # Errors
+    /// When the wiring is not one of this plan.
+    pub(crate) fn wired(plan: Arc<Plan>, wiring: &Wiring) -> Result<Self, String> {
+        let mut found = Found::default();
+        let index = check::ids(&plan, &mut found);
+        found.none().map_err(|faults| faults.to_string())?;
+        let topology = Topology::wired(&plan, wiring).ok_or("its edges do not fit its plan")?;
+        Ok(Self { plan, found: Arc::new(FoundOut { index, topology }) })
+    }
+
     /// Checks a plan.
     ///
     /// The cost is near that of reading the plan: 10,000 steps take some milliseconds.

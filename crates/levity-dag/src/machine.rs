@@ -6,7 +6,7 @@ use levity_core::{
     Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, Outcome, RunId,
     Stats, Status, Step as Wants, Usage,
 };
-use levity_graph::{Drafts, Slots};
+use levity_graph::Drafts;
 use levity_tools::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -30,13 +30,13 @@ mod pieces;
 mod plan;
 mod rescue;
 mod rounds;
-mod slots;
+mod save;
 
+use perform::Work;
 pub(crate) use perform::{AUTHOR, TIMEOUT};
 
 pub(crate) use plan::FILES;
 use rounds::Rejection;
-use slots::Works;
 
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
@@ -48,18 +48,28 @@ const VERSION: u32 = 1;
 pub struct GraphMachine {
     rules: Arc<Rules>,
     start: Arc<Start>,
-    run: RunId,
-    next: u64,
     /// The plan it begins with, when it was checked already.
     checked: Option<Graph>,
     steps: Option<Scheduler>,
     schemas: BTreeMap<Arc<str>, Schema>,
-    works: Works,
-    doing: Slots<Doing>,
-    /// Steps whose pause is over, and that wait for their turn.
-    again: VecDeque<Place>,
     /// How many effects of steps are under way.
     running: usize,
+    /// Whether it has taken in anything.
+    fed: bool,
+    now: Progress,
+}
+
+/// What changes while a plan is carried out, beside its steps.
+#[derive(Debug, Serialize, Deserialize)]
+struct Progress {
+    begun: bool,
+    run: RunId,
+    next: u64,
+    /// The steps under way, by number.
+    works: BTreeMap<u32, Box<Work>>,
+    doing: BTreeMap<EffectId, Doing>,
+    /// Steps whose pause is over, and that wait for their turn.
+    again: VecDeque<Place>,
     planning: Option<Planning>,
     replans: u32,
     /// No other way was found once, and none is looked for any more.
@@ -155,14 +165,15 @@ impl Default for Settings {
 }
 
 /// A step, or one element of the list that it is run for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) at: u32,
     pub(crate) item: Option<u32>,
 }
 
 /// What an effect is for.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Doing {
     Profile,
     Plan,
@@ -178,7 +189,7 @@ enum Doing {
 }
 
 /// A plan or a change that is being made.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Planning {
     /// Which replan, from 1; 0 for the plan itself.
     replan: u32,
@@ -191,7 +202,15 @@ struct Planning {
     kept: Map<String, Value>,
     pieces: u32,
     /// What a person is asked about.
-    draft: Option<Draft>,
+    proposal: Option<Proposal>,
+}
+
+/// A plan, or a change of it, that a person is asked about.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Proposal {
+    Plan(Arc<Plan>),
+    Change(Diff),
 }
 
 /// A plan that was checked.
@@ -203,18 +222,13 @@ struct Draft {
 
 impl GraphMachine {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
-        Self {
-            rules,
-            start: Arc::new(start),
+        let now = Progress {
+            begun: false,
             run: RunId::new(""),
             next: 0,
-            checked: None,
-            steps: None,
-            schemas: BTreeMap::new(),
-            works: Works::default(),
-            doing: Slots::default(),
+            works: BTreeMap::new(),
+            doing: BTreeMap::new(),
             again: VecDeque::new(),
-            running: 0,
             planning: None,
             replans: 0,
             gave_up: false,
@@ -225,6 +239,16 @@ impl GraphMachine {
             usage: Usage::default(),
             stats: Stats::default(),
             ending: None,
+        };
+        Self {
+            rules,
+            start: Arc::new(start),
+            checked: None,
+            steps: None,
+            schemas: BTreeMap::new(),
+            running: 0,
+            fed: false,
+            now,
         }
     }
 
@@ -238,13 +262,13 @@ impl GraphMachine {
     pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
         let start =
             Start::deserialize(state).map_err(|error| format!("its state cannot be read: {error}"))?;
-        Ok(Self::new(rules, start))
+        Self::new(rules, start).resumed(state)
     }
 
     fn want(&mut self, effect: Effect, doing: Doing, wants: &mut Wants) -> EffectId {
-        let id = EffectId::new(self.next);
-        self.next += 1;
-        self.doing.push(id.get(), doing);
+        let id = EffectId::new(self.now.next);
+        self.now.next += 1;
+        self.now.doing.insert(id, doing);
         wants.want(id, effect);
         id
     }
@@ -256,8 +280,8 @@ impl GraphMachine {
     }
 
     fn add_up(&mut self, usage: Usage, stats: &Stats) {
-        self.usage += usage;
-        self.stats += *stats;
+        self.now.usage += usage;
+        self.now.stats += *stats;
     }
 
     /// The id of a step.
@@ -284,8 +308,8 @@ impl GraphMachine {
 
     /// Begins what may begin, and ends when there is nothing left to do.
     fn pump(&mut self, wants: &mut Wants) {
-        while self.ending.is_none() && self.running < self.start.settings.parallel {
-            if let Some(place) = self.again.pop_front() {
+        while self.now.ending.is_none() && self.running < self.start.settings.parallel {
+            if let Some(place) = self.now.again.pop_front() {
                 self.perform(place, wants);
                 continue;
             }
@@ -298,8 +322,8 @@ impl GraphMachine {
     }
 
     fn end_if_done(&mut self) {
-        let Some(steps) = self.steps.as_ref().filter(|_| self.ending.is_none()) else { return };
-        if steps.schedule.is_done() && self.doing.is_empty() && self.planning.is_none() {
+        let Some(steps) = self.steps.as_ref().filter(|_| self.now.ending.is_none()) else { return };
+        if steps.schedule.is_done() && self.now.doing.is_empty() && self.now.planning.is_none() {
             self.conclude();
         }
     }
@@ -312,7 +336,7 @@ impl GraphMachine {
             Doing::Perform(place) => self.performed(place, outcome, wants),
             Doing::Code(place, output) => self.ran_code(place, output, outcome, wants),
             Doing::Permit(place) => self.permitted(place, outcome, wants),
-            Doing::Pause(place) => self.again.push_back(place),
+            Doing::Pause(place) => self.now.again.push_back(place),
         }
         self.pump(wants);
     }
@@ -324,17 +348,19 @@ impl Machine for GraphMachine {
     }
 
     fn save(&self) -> Value {
-        serde_json::to_value(&*self.start).unwrap_or_default()
+        self.saved()
     }
 
     fn apply(&mut self, input: Input, wants: &mut Wants) {
-        if self.ending.is_some() {
+        self.fed = true;
+        if self.now.ending.is_some() {
             return;
         }
         match input {
-            Input::Begin { run, wrap } => {
-                self.run = run;
-                self.near = wrap;
+            Input::Begin { run, wrap } if !self.now.begun => {
+                self.now.begun = true;
+                self.now.run = run;
+                self.now.near = wrap;
                 if wants.is_watched() {
                     wants.tell(EventKind::Goal { text: self.start.goal.clone() });
                 }
@@ -342,12 +368,12 @@ impl Machine for GraphMachine {
                 self.pump(wants);
             }
             Input::Finished { effect, outcome } => {
-                if let Some(doing) = self.doing.remove(effect.get()) {
+                if let Some(doing) = self.now.doing.remove(&effect) {
                     self.finished(doing, outcome, wants);
                 }
             }
-            Input::Say(message) => self.said.push(message.text().into_owned()),
-            Input::Wrap(limit) => self.near = Some(limit),
+            Input::Say(message) => self.now.said.push(message.text().into_owned()),
+            Input::Wrap(limit) => self.now.near = Some(limit),
             Input::Stop(limit) => self.stop(Status::Partial(limit)),
             Input::Cancel { reason } => self.stop(Status::Cancelled { reason }),
             _ => {}
@@ -355,7 +381,7 @@ impl Machine for GraphMachine {
     }
 
     fn ending(&self) -> Option<&Ending> {
-        self.ending.as_ref()
+        self.now.ending.as_ref()
     }
 
     fn so_far(&self, status: Status) -> Ending {
@@ -366,9 +392,9 @@ impl Machine for GraphMachine {
 impl fmt::Debug for GraphMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GraphMachine")
-            .field("run", &self.run)
+            .field("run", &self.now.run)
             .field("running", &self.running)
-            .field("ending", &self.ending.as_ref().map(|ending| &ending.status))
+            .field("ending", &self.now.ending.as_ref().map(|ending| &ending.status))
             .finish_non_exhaustive()
     }
 }

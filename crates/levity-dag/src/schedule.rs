@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use levity_graph::Schedule;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::condition::Condition;
@@ -25,24 +26,31 @@ pub(crate) struct Scheduler {
 }
 
 /// Where a step stands.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Node {
     pub(crate) status: StepStatus,
     /// Somebody has found another way since it failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) handled: bool,
     /// Why it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) skip: Option<Skip>,
     /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<Box<str>>,
     /// What it wrote, in the order of its `writes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) values: Vec<Value>,
     /// All that it gave, when it writes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent: Option<Box<StepSpent>>,
 }
 
 /// Why a step is not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Skip {
     /// The step it stands in for has not failed.
     NotNeeded,
@@ -72,6 +80,33 @@ impl Scheduler {
             sources.entry(stand_in).or_default().push(source);
         }
         Self { schedule: Schedule::new(graph.len()), graph, nodes, sources }
+    }
+
+    /// Steps that stand as they were saved, some of them held. What may begin and has not is ready; a step that is run for a list
+    /// and has more of it is not.
+    pub(crate) fn restored(graph: Graph, nodes: Vec<Node>, held: &[u32]) -> Result<Self, String> {
+        let mut new = Self::new(graph);
+        if nodes.len() != new.nodes.len() {
+            return Err("its plan has another number of steps than there are".to_owned());
+        }
+        let is_failed =
+            |at: &u32| nodes.get(*at as usize).is_some_and(|node| node.status == StepStatus::Failed);
+        if !held.iter().all(is_failed) {
+            return Err("another way is looked for, and no step has failed".to_owned());
+        }
+        for (at, node) in (0..).zip(&nodes) {
+            _ = match node.status {
+                StepStatus::Pending => false,
+                StepStatus::Running => new.schedule.begin(at),
+                _ if held.contains(&at) => new.schedule.hold(at),
+                _ => new.schedule.settle(at),
+            };
+        }
+        new.nodes = nodes;
+        for at in new.schedule.open(&new.graph.links()) {
+            new.push(at);
+        }
+        Ok(new)
     }
 
     /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it with the new numbers
@@ -110,6 +145,10 @@ impl Scheduler {
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
         (0..).zip(&self.nodes)
+    }
+
+    pub(crate) fn all(&self) -> &[Node] {
+        &self.nodes
     }
 
     fn status(&self, at: u32) -> StepStatus {

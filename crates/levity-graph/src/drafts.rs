@@ -2,6 +2,7 @@
 ///
 /// A plan or a verdict that cannot be used is asked for again, with the complaints, as often as it may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Drafts {
     rejected: u32,
     complaints: Vec<String>,

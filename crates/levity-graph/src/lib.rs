@@ -22,18 +22,19 @@
 //! Work is known by its number, `0..len`. The engine decides what may begin, and what follows a failure. The machines of
 //! `levity-dag` and `levity-swarm` decide what a piece of work is, and make its effects.
 //!
-//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies.
+//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies but what its features add.
+//!
+//! # Features
+//! - `serde`: `Serialize` and `Deserialize` for [`Drafts`].
 
 mod drafts;
 mod failure;
 mod links;
 mod order;
 mod schedule;
-mod slots;
 
 pub use drafts::Drafts;
 pub use failure::{Next, Remedy, after_failure};
 pub use links::{Edges, Links};
 pub use order::{a_cycle, sorted};
 pub use schedule::Schedule;
-pub use slots::Slots;

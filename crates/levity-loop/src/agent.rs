@@ -257,11 +257,11 @@ impl Agent {
         AgentMachine::new(self.inner.spec.clone(), Start { goal, guarded, past, system, beside, output })
     }
 
-    /// Builds the machine again from the state it saved before its first input. A run whose answer was wanted
+    /// Builds the machine again from a state that it saved at any time. A run whose answer was wanted
     /// as a type needs an agent that is [expecting](levity_runtime::TypedOutput::expecting) it.
     ///
     /// # Errors
-    /// When the state is not one of an agent, or its answer was wanted as something else.
+    /// When the state is not one of an agent, is damaged, or its answer was wanted as something else.
     pub fn restore(&self, state: &Value) -> Result<AgentMachine, String> {
         AgentMachine::restore(self.inner.spec.clone(), state, self.output())
     }
@@ -304,8 +304,8 @@ impl Agent {
         self.inner.runtime.tell_by(&*self.inner.performer, run, post).await
     }
 
-    /// A run of this agent below another, for an executor of your own: a new one, or one from the state that its machine
-    /// saved before its first input. What its context sources said at first is in what was saved, and so is all that
+    /// A run of this agent below another, for an executor of your own: a new one, or one from a state that its machine
+    /// saved. What its context sources said at first is in what was saved, and so is all that
     /// the errand says.
     ///
     /// ```

@@ -149,6 +149,27 @@ struct State {
     ending: Option<Ending>,
 }
 
+impl State {
+    /// What cannot be in a state that a machine saved, if there is something.
+    fn contradiction(&self) -> Option<&'static str> {
+        let len = self.history.len();
+        let saved = self.talk.as_ref().is_some_and(|talk| talk.is_beyond(len));
+        match () {
+            () if self.waiting.keys().any(|id| *id >= self.next) => {
+                Some("an effect is under way that was not asked for")
+            }
+            () if self.notes.last().is_some_and(|at| *at >= len) || self.shown.is_beyond(len) => {
+                Some("it points to messages that are not there")
+            }
+            () if saved => Some("more of the conversation is saved than there is"),
+            () if self.run.is_none() && !self.waiting.is_empty() => {
+                Some("effects are under way before the run began")
+            }
+            () => None,
+        }
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
@@ -260,7 +281,22 @@ impl AgentMachine {
         if machine.state.found.is_empty() {
             machine.look(0);
         }
+        // It is in no journal, and follows from all else.
+        let talk = machine.state.ending.as_ref().and_then(|_| machine.talk_end()).map(Box::new);
+        if let Some(ending) = &mut machine.state.ending {
+            ending.talk = talk;
+        }
         machine
+    }
+
+    fn read_state(state: &Value) -> Result<State, String> {
+        // What the reader says would quote the conversation.
+        let state = State::deserialize(state)
+            .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
+        match state.contradiction() {
+            Some(what) => Err(format!("its state contradicts itself: {what}")),
+            None => Ok(state),
+        }
     }
 
     pub(crate) fn restore(
@@ -268,9 +304,7 @@ impl AgentMachine {
         state: &Value,
         output: Option<OutputCheck>,
     ) -> Result<Self, String> {
-        // What the reader says would quote the conversation.
-        let state = State::deserialize(state)
-            .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
+        let state = Self::read_state(state)?;
         let (then, now) = (state.output.as_ref(), output.as_ref().map(|output| &output.schema));
         let name = |schema: Option<&Arc<OutputSchema>>| {
             schema.map_or("plain text", |schema| &*schema.name).to_owned()
@@ -287,8 +321,7 @@ impl AgentMachine {
 
     /// Builds the machine of a run that is only looked at: its answer is not read as a type.
     pub(crate) fn restore_untyped(spec: Arc<AgentSpec>, state: &Value) -> Result<Self, String> {
-        let state = State::deserialize(state)
-            .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
+        let state = Self::read_state(state)?;
         let output = state.output.clone().map(OutputCheck::new);
         Ok(Self::with_state(spec, output, state))
     }

@@ -47,6 +47,27 @@ struct State {
     ending: Option<Ending>,
 }
 
+impl State {
+    /// What cannot be in a state that a machine saved, if there is something.
+    fn contradiction(&self) -> Option<&'static str> {
+        let calls = self.paused.as_ref().map_or(0, |paused| paused.calls.len());
+        let is_open = |waiting: &Waiting| match waiting {
+            Waiting::Stretch => self.paused.is_none(),
+            Waiting::Tool(at) | Waiting::Decision(at) => *at < calls,
+        };
+        match () {
+            () if self.waiting.keys().any(|id| *id >= self.next) => {
+                Some("an effect is under way that was not asked for")
+            }
+            () if !self.waiting.values().all(is_open) => {
+                Some("a call is under way that the code did not make")
+            }
+            () if self.variant > self.setup.variants.len() => Some("a variant runs that is not there"),
+            () => None,
+        }
+    }
+}
+
 /// What a program is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
@@ -110,8 +131,13 @@ impl PythonMachine {
         &self.state.setup.name
     }
 
-    pub(crate) fn restore(saved: &Value) -> Option<Self> {
-        State::deserialize(saved).ok().map(|state| Self { state })
+    pub(crate) fn restore(saved: &Value) -> Result<Self, String> {
+        let state = State::deserialize(saved)
+            .map_err(|_| "the state of the code is not one that this version can read".to_owned())?;
+        match state.contradiction() {
+            Some(what) => Err(format!("the state of the code contradicts itself: {what}")),
+            None => Ok(Self { state }),
+        }
     }
 
     fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut Step) {
@@ -201,7 +227,7 @@ impl PythonMachine {
             return self.end(Status::Failed(Failure::Internal(what)));
         };
         self.state.printed = stretch.printed;
-        self.state.time += stretch.time;
+        self.state.time = self.state.time.saturating_add(stretch.time);
         match stretch.end {
             End::Done { result, .. } => self.done(result),
             End::Failed(fault) => self.variant_failed(fault, step),
@@ -214,14 +240,14 @@ impl PythonMachine {
                 let pending = |(at, call): (usize, crate::engine::Wanted)| Pending {
                     id: call.id,
                     call: ToolCall::new(
-                        format!("call-{}", self.state.calls + at + 1),
+                        format!("call-{}", self.state.calls.saturating_add(at + 1)),
                         call.tool,
                         Value::Object(call.args),
                     ),
                     answer: None,
                 };
                 let calls: Vec<Pending> = calls.into_iter().enumerate().map(pending).collect();
-                self.state.calls += calls.len();
+                self.state.calls = self.state.calls.saturating_add(calls.len());
                 let runs: Vec<ToolRun> =
                     calls.iter().map(|pending| ToolRun::new(pending.call.clone())).collect();
                 self.state.paused = Some(Paused { state, awaits, calls });

@@ -241,9 +241,7 @@ impl Program for RunPython {
     ) -> Result<Child, ToolError> {
         let machine = match saved {
             None => PythonMachine::new(self.setup(args)),
-            Some(saved) => PythonMachine::restore(saved).ok_or_else(|| {
-                ToolError::failed("the state of the code is not one that this version can read")
-            })?,
+            Some(saved) => PythonMachine::restore(saved).map_err(ToolError::failed)?,
         };
         let executor =
             PythonExecutor { name: machine.name().to_owned(), python: self.python.clone(), caller };

@@ -40,7 +40,7 @@ use crate::runtime::Runtime;
 /// #         MachineKind::new("echo", 1)
 /// #     }
 /// #     fn save(&self) -> Value {
-/// #         json!(self.0)
+/// #         json!((&self.0, &self.1))
 /// #     }
 /// #     fn apply(&mut self, _: Input, _: &mut Step) {
 /// #         let mut ending = Ending::new(Status::Complete);
@@ -87,7 +87,8 @@ use crate::runtime::Runtime;
 ///     }
 ///
 ///     fn restore(&self, _: &MachineKind, state: &Value) -> Result<EchoMachine, String> {
-///         Ok(EchoMachine(state.as_str().ok_or("this is no echo")?.to_owned(), None))
+///         let (goal, ending) = serde_json::from_value(state.clone()).map_err(|_| "this is no echo")?;
+///         Ok(EchoMachine(goal, ending))
 ///     }
 ///
 ///     fn conclude(&self, reached: Reached<EchoMachine>) -> Result<String, Error> {
@@ -125,10 +126,10 @@ pub trait Runnable: Clone + Send + Sync + 'static {
     /// run's end.
     fn begin(&self, input: Self::Input, limits: &Limits) -> Result<Beginning<Self::Machine>, Error>;
 
-    /// Builds the machine of an old run again from the state that it saved before its first input.
+    /// Builds the machine of an old run again from the state that it saved: before its first input, or between two inputs.
     ///
     /// # Errors
-    /// When that is the state of another kind of machine; the text says what differs.
+    /// When that is the state of another kind of machine, or is damaged; the text says what is wrong.
     fn restore(&self, kind: &MachineKind, state: &Value) -> Result<Self::Machine, String>;
 
     /// Builds the machine of an old run to be looked at and not driven: what the answer was wanted as makes no difference.

@@ -86,6 +86,18 @@ impl Bus {
         Self { log, index, bytes: 0, max_messages: max_messages.max(1), max_bytes }
     }
 
+    /// A bus with these messages, as far as its limits allow; nothing when they are not in the order of their numbers.
+    pub(crate) fn restored((messages, bytes): (usize, usize), log: Vec<BusMessage>) -> Option<Self> {
+        let mut bus = Self::with_limits(messages, bytes);
+        for message in log {
+            if message.id <= bus.last_id() || message.id > lines::MAX_ID {
+                return None;
+            }
+            bus.push(message);
+        }
+        Some(bus)
+    }
+
     /// Takes a message in and gives it the next number. An `at` before that of the last message becomes the last
     /// message's. It costs the same however many messages there are.
     pub fn post(&mut self, draft: Draft, at: Timestamp, run: &RunId) -> &BusMessage {

@@ -3,13 +3,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use levity_core::{Error, Failure, Limit, Result, Signal, Status, Step as Wants, ToolSpec};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::delegated::{Delegated, list};
 use crate::desk::{Came, Desk, Duty};
-use crate::machine::{Play, Shown};
+use crate::machine::{Play, Shown, read_play};
 use crate::notice::{Notice, PlannedBy};
 use crate::plan::Delegation;
 use crate::report::Report;
@@ -64,8 +64,8 @@ use crate::rules::Start;
 /// - **Pure**: [`next`](Self::next) follows from the state and from [`SwarmProgress`] alone. It reads no clock, file, random number or
 ///   global value, and it does not block. levity calls it again when a run is resumed, replayed or forked, and the moves must be
 ///   the same.
-/// - **Saved as JSON**: the state is written with the first record of a run and read again when the run is resumed. A field that is
-///   not saved is lost. Give a field that you add later `#[serde(default)]`, so that old runs can still be read.
+/// - **Saved as JSON**: the state is written with the first record of a run, and between two records of it, and read again when the
+///   run is resumed. A field that is not saved is lost. Give a field that you add later `#[serde(default)]`, so that old runs can still be read.
 /// - **Order does not matter**: it is asked when all work of a round is settled, and sees the reports in the order of the plan.
 ///
 /// The swarm does the rest, as for the [`Router`](crate::Router): dependencies, the parallel limit, retries, stand-ins, budgets,
@@ -238,6 +238,15 @@ pub(crate) fn check(own: &dyn AnyCoordinator, workers: &[Arc<str>]) -> Result<()
 /// How many rounds a run may have.
 const MAX_ROUNDS: u32 = 1_000;
 
+/// The saved state of a coordinator's run.
+#[derive(Serialize, Deserialize)]
+struct Saved<W> {
+    own: Value,
+    work: W,
+    round: u32,
+    signals: BTreeMap<usize, Vec<Signal>>,
+}
+
 /// Has a coordinator make plans, and the workers carry them out.
 pub(crate) struct Coordinated {
     own: Box<dyn AnyCoordinator>,
@@ -325,6 +334,18 @@ impl Play for Coordinated {
     fn so_far(&self, desk: &Desk) -> String {
         let partial = catch_unwind(AssertUnwindSafe(|| self.own.partial(&self.progress(desk))));
         partial.unwrap_or_else(|_| list(desk))
+    }
+
+    fn save(&self) -> Value {
+        let (own, round, signals) = (self.own.save().unwrap_or_default(), self.round, self.signals.clone());
+        serde_json::to_value(Saved { own, work: &self.work, round, signals }).unwrap_or_default()
+    }
+
+    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
+        let Saved { own, work, round, signals } = read_play::<Saved<Delegated>>(saved)?;
+        let (own, work) = (self.own.restore(Some(&own))?, work.resumed(COORDINATOR, desk)?);
+        *self = Self { own, work, round, signals };
+        Ok(())
     }
 
     fn shown(&self) -> Shown {

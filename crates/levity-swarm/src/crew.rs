@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use levity_core::{Limits, Message, Signal, Step as Wants};
 use levity_graph::{Edges, Schedule};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work};
@@ -21,10 +22,15 @@ use notes::Notes;
 pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who};
 
 /// The work of a round: pieces that may depend on each other, one report for each.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Crew {
     seats: Vec<Seat>,
+    /// Saved as those right before each.
+    #[serde(rename = "before", serialize_with = "save_edges", deserialize_with = "read_edges")]
     edges: Edges,
+    #[serde(skip, default = "no_schedule")]
     schedule: Schedule,
+    #[serde(skip)]
     running: usize,
     /// Where the reports of the round begin.
     base: usize,
@@ -41,7 +47,8 @@ pub(crate) struct Crew {
 }
 
 /// Whether the workers of a round see what the others do in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum How {
     /// One after the other, each with all that came before.
     #[default]
@@ -51,6 +58,7 @@ pub(crate) enum How {
 }
 
 /// One who works in a round; what came of it is in the report of the same place.
+#[derive(Serialize, Deserialize)]
 struct Seat {
     /// Who does it now, and how often that one has tried.
     worker: Arc<str>,
@@ -106,6 +114,49 @@ impl Crew {
             notes: Notes::default(),
             kept: (0, 0),
         }
+    }
+
+    /// Resumes from a saved state. The reports tell which pieces may begin.
+    pub(crate) fn resumed(mut self, desk: &Desk) -> Result<Self, String> {
+        let wrong = |what: &str| Err(format!("its state contradicts itself: {what}"));
+        let reports = desk.reports.get(self.base..).unwrap_or_default();
+        let (count, seated) = (self.edges.before.len(), self.seats.len());
+        let settled = reports.iter().all(|report| report.status.is_settled());
+        let risen = seated == 0 && settled;
+        if reports.len() != count || desk.reports.len() != self.base + count || !(seated == count || risen) {
+            return wrong("the work of the round is not what its reports are of");
+        }
+        if self.head > count || self.kept.1 > desk.reports.len() {
+            return wrong("it points to reports that are not there");
+        }
+        if (0..).zip(&self.edges.before).any(|(at, before)| before.iter().any(|one| *one >= at)) {
+            return wrong("work comes before what it depends on");
+        }
+        let running = (0..).zip(self.seats.iter().zip(reports)).filter(|(_, (seat, _))| seat.running);
+        let running: Vec<(u32, ReportStatus)> =
+            running.map(|(at, (_, report))| (at, report.status)).collect();
+        let at_work = running.iter().map(|(at, _)| *at).eq(desk.working());
+        let open = desk.ending.is_none();
+        if open && (!at_work || running.iter().any(|(_, status)| *status != ReportStatus::Running)) {
+            return wrong("those who work are not those who were given work");
+        }
+        self.running = running.len();
+        self.schedule = Schedule::new(count);
+        for (at, report) in (0..).zip(reports) {
+            match report.status {
+                ReportStatus::Waiting => {}
+                ReportStatus::Running => _ = self.schedule.begin(at),
+                _ => _ = self.schedule.settle(at),
+            }
+        }
+        let free = self.schedule.open(&self.edges).into_iter();
+        let again = (0..).zip(self.seats.iter().zip(reports)).filter_map(|(at, (seat, report))| {
+            (report.status == ReportStatus::Running && !seat.running).then_some(at)
+        });
+        for at in free.chain(again) {
+            self.schedule.ready(at, 0);
+        }
+        Ok(self)
     }
 
     /// Begins a round of all workers: a report for each, and a share of what is left.
@@ -349,13 +400,14 @@ impl Crew {
     pub(crate) fn rise(&mut self, desk: &mut Desk) {
         self.notes.show();
         let (bytes, oldest) = &mut self.kept;
-        *bytes += desk.reports[self.base..].iter().map(|report| report.text.len()).sum::<usize>();
+        let new = desk.reports[self.base..].iter().map(|report| report.text.len()).sum();
+        *bytes = bytes.saturating_add(new);
         while *bytes > MOST_KEPT
             && let Some(report) = desk.reports.get_mut(*oldest)
         {
-            *bytes -= report.text.len();
+            *bytes = bytes.saturating_sub(report.text.len());
             report.text = levity_core::text::clipped(&report.text, CUT).into();
-            *bytes += report.text.len();
+            *bytes = bytes.saturating_add(report.text.len());
             *oldest += 1;
         }
         self.seats.clear();
@@ -374,6 +426,18 @@ impl Seat {
             letters: Vec::new(),
         }
     }
+}
+
+fn no_schedule() -> Schedule {
+    Schedule::new(0)
+}
+
+fn save_edges<S: Serializer>(edges: &Edges, serializer: S) -> Result<S::Ok, S::Error> {
+    edges.before.serialize(serializer)
+}
+
+fn read_edges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Edges, D::Error> {
+    Vec::deserialize(deserializer).map(Edges::new)
 }
 
 fn number(at: usize) -> u32 {

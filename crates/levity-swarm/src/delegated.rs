@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{Limit, Signal, Step as Wants};
+use serde::{Deserialize, Serialize};
 
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
@@ -16,21 +17,24 @@ use crate::worker::Scope;
 mod task;
 
 /// All that was delegated in a run, and the work of the round.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Delegated {
     /// The name under which tasks are given out.
+    #[serde(skip)]
     lead: &'static str,
     /// All that was delegated, in the order in which it is reported.
     jobs: Vec<Job>,
     /// Who does the delegations of the round.
     crew: Crew,
     /// Places by id, of all rounds.
+    #[serde(skip)]
     pub(crate) ids: BTreeMap<Arc<str>, usize>,
     /// What workers have said to others, by the places of their delegations, of all rounds.
     notes: BTreeMap<usize, Vec<Draft>>,
 }
 
 /// A delegation; what came of it is in the report of the same place.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Job {
     delegation: Delegation,
     /// Those it depends on, of this and of earlier rounds.
@@ -41,6 +45,16 @@ impl Delegated {
     pub(crate) fn new(lead: &'static str) -> Self {
         let crew = Crew::new(Recipient::One(lead.into()));
         Self { lead, jobs: Vec::new(), crew, ids: BTreeMap::new(), notes: BTreeMap::new() }
+    }
+
+    /// Resumes from a saved state, with `lead` as the one who gives out the tasks.
+    pub(crate) fn resumed(self, lead: &'static str, desk: &Desk) -> Result<Self, String> {
+        let has_needs = |(at, job): (usize, &Job)| job.needs.iter().all(|need| *need < at);
+        if self.jobs.len() != desk.reports.len() || !self.jobs.iter().enumerate().all(has_needs) {
+            return Err("its state contradicts itself: the plan is not what its reports are of".to_owned());
+        }
+        let ids = self.jobs.iter().enumerate().map(|(at, job)| (job.delegation.id.clone(), at)).collect();
+        Ok(Self { lead, ids, crew: self.crew.resumed(desk)?, ..self })
     }
 
     /// All that was delegated.

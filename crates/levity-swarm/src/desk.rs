@@ -1,5 +1,6 @@
 //! What the patterns share: work under way, the bus, what was used, the ending.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,10 @@ use levity_core::{
     ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, Message, Outcome,
     OutputSchema, RunId, Signal, Stats, Status, Step as Wants, Usage,
 };
-use levity_graph::Slots;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::bus::{Bus, Draft, MessageKind, Recipient};
+use crate::bus::{Bus, BusMessage, Draft, MessageKind, Recipient};
 use crate::executor::unlimited;
 use crate::names::USER;
 use crate::notice::{Notice, Then};
@@ -20,10 +20,14 @@ use crate::report::{Report, ReportStatus};
 use crate::rules::{Rules, Start};
 
 /// What a swarm's patterns work with.
+#[derive(Serialize)]
 pub(crate) struct Desk {
+    #[serde(skip)]
     pub(crate) rules: Arc<Rules>,
+    #[serde(skip)]
     pub(crate) start: Arc<Start>,
     pub(crate) run: RunId,
+    #[serde(serialize_with = "save_bus")]
     pub(crate) bus: Bus,
     /// What was done, in the order of the plans.
     pub(crate) reports: Vec<Report>,
@@ -35,11 +39,34 @@ pub(crate) struct Desk {
     pub(crate) stats: Stats,
     pub(crate) ending: Option<Ending>,
     next: u64,
-    under_way: Slots<Duty>,
+    under_way: BTreeMap<EffectId, Duty>,
+}
+
+/// The saved state of a desk.
+#[derive(Deserialize)]
+struct Saved {
+    run: RunId,
+    bus: Vec<BusMessage>,
+    reports: Vec<Report>,
+    said: Vec<Arc<str>>,
+    near: Option<Limit>,
+    usage: Usage,
+    stats: Stats,
+    ending: Option<Ending>,
+    next: u64,
+    under_way: BTreeMap<EffectId, Duty>,
+}
+
+/// More effects than any run has.
+const MOST_EFFECTS: u64 = 1 << 60;
+
+fn save_bus<S: Serializer>(bus: &Bus, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(bus.messages())
 }
 
 /// What a piece of work under way is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Duty {
     /// The router plans, or the judge judges between rounds.
     Lead,
@@ -133,15 +160,38 @@ impl Desk {
             stats: Stats::default(),
             ending: None,
             next: 0,
-            under_way: Slots::default(),
+            under_way: BTreeMap::new(),
         }
+    }
+
+    /// Resumes from a saved state.
+    pub(crate) fn resumed(self, saved: &Value) -> Result<Self, String> {
+        let saved = Saved::deserialize(saved).map_err(|_| "its state is not one that this swarm can read")?;
+        let Saved { run, bus, reports, said, near, usage, stats, ending, next, under_way } = saved;
+        let bus = Bus::restored(self.rules.bus, bus).ok_or("its messages are not in order")?;
+        if next > MOST_EFFECTS || under_way.keys().any(|id| id.get() >= next) {
+            return Err("work is under way that was not given out".to_owned());
+        }
+        let (rules, start) = (self.rules, self.start);
+        Ok(Self { rules, start, run, bus, reports, said, near, usage, stats, ending, next, under_way })
+    }
+
+    /// The numbers of the work that workers have under way, in ascending order.
+    pub(crate) fn working(&self) -> Vec<u32> {
+        let numbers = self.under_way.values().filter_map(|duty| match duty {
+            Duty::Work(number) => Some(*number),
+            Duty::Lead | Duty::Close => None,
+        });
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort_unstable();
+        numbers
     }
 
     /// Has somebody work.
     pub(crate) fn want(&mut self, who: &Arc<str>, work: &Work, duty: Duty, wants: &mut Wants) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
-        self.under_way.push(id.get(), duty);
+        self.under_way.insert(id, duty);
         let input = serde_json::to_value(work).unwrap_or_default();
         wants.want(id, Effect::Child(ChildRun::new(who.clone(), input)));
         id
@@ -199,7 +249,7 @@ impl Desk {
 
     /// What came of an effect, if it is one that was wanted.
     pub(crate) fn take(&mut self, effect: EffectId, outcome: Outcome) -> Option<(Duty, Came)> {
-        let duty = self.under_way.remove(effect.get())?;
+        let duty = self.under_way.remove(&effect)?;
         let came = Came::of(self.run.child(effect), outcome);
         self.usage += came.usage;
         self.stats += came.stats;

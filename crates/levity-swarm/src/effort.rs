@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use levity_core::{ConversationId, Limits, Money, Stats, Usage};
 use levity_graph::{Next, Remedy, after_failure};
+use serde::{Deserialize, Serialize};
 
 use crate::desk::{Came, Desk, Why, WhyKind};
 use crate::notice::Then;
@@ -27,7 +28,7 @@ pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
 }
 
 /// What one who works has used for a task, all its attempts together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Spent {
     usage: Usage,
     stats: Stats,

@@ -2,7 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{Ending, EventKind, Input, Machine, MachineKind, Status, Step as Wants};
-use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::bus::{Draft, MessageKind, Recipient};
@@ -21,6 +22,24 @@ pub struct SwarmMachine {
     desk: Desk,
     play: Box<dyn Play>,
     begun: bool,
+    /// Whether it has taken in anything.
+    fed: bool,
+}
+
+/// The key beside those of the start, in the state of a machine that was fed.
+const NOW: &str = "now";
+
+/// The state of a run under way.
+#[derive(Serialize, Deserialize)]
+struct Progress {
+    begun: bool,
+    desk: Value,
+    play: Value,
+}
+
+/// Reads the saved state of a pattern.
+pub(crate) fn read_play<T: DeserializeOwned>(saved: &Value) -> Result<T, String> {
+    T::deserialize(saved).map_err(|_| "its state is not one that this pattern can read".to_owned())
 }
 
 /// How the workers of a swarm work together: what a pattern decides. Each is a machine without its own effects and endings:
@@ -34,6 +53,10 @@ pub(crate) trait Play: Send + Sync {
     fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants);
     /// The best that there is, when the run is ended now.
     fn so_far(&self, desk: &Desk) -> String;
+    /// Returns its state.
+    fn save(&self) -> Value;
+    /// Takes over a saved state. `desk` has its own already.
+    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String>;
     /// What a pattern has to show at the end beside reports and bus.
     fn shown(&self) -> Shown {
         Shown::default()
@@ -53,7 +76,7 @@ pub(crate) struct Shown {
 impl SwarmMachine {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
         let play = pattern::play(&rules, &start);
-        Self { desk: Desk::new(rules, start), play, begun: false }
+        Self { desk: Desk::new(rules, start), play, begun: false, fed: false }
     }
 
     pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
@@ -71,7 +94,23 @@ impl SwarmMachine {
             return Err(format!("it is a run of a `{}`, and this swarm is a `{own}`", start.pattern));
         }
         rules.pattern.check_state(&start)?;
-        Ok(Self::new(rules, start))
+        let machine = Self::new(rules, start);
+        match state.get(NOW) {
+            Some(now) => machine.resumed(now),
+            None => Ok(machine),
+        }
+    }
+
+    /// Resumes from a saved state.
+    fn resumed(mut self, now: &Value) -> Result<Self, String> {
+        let Progress { begun, desk, play } =
+            Progress::deserialize(now).map_err(|_| "its state is not one that this swarm can read")?;
+        self.desk = self.desk.resumed(&desk)?;
+        self.play.restore(&play, &self.desk)?;
+        if begun && self.desk.ending.is_none() && self.desk.busy() == 0 {
+            return Err("its state contradicts itself: it has not ended, and nobody works".to_owned());
+        }
+        Ok(Self { begun, fed: true, ..self })
     }
 
     pub(crate) fn desk(&self) -> &Desk {
@@ -117,10 +156,17 @@ impl Machine for SwarmMachine {
     }
 
     fn save(&self) -> Value {
-        serde_json::to_value(&*self.desk.start).unwrap_or_default()
+        let mut state = serde_json::to_value(&*self.desk.start).unwrap_or_default();
+        if let Some(fields) = state.as_object_mut().filter(|_| self.fed) {
+            let desk = serde_json::to_value(&self.desk).unwrap_or_default();
+            let now = Progress { begun: self.begun, desk, play: self.play.save() };
+            fields.insert(NOW.to_owned(), serde_json::to_value(now).unwrap_or_default());
+        }
+        state
     }
 
     fn apply(&mut self, input: Input, wants: &mut Wants) {
+        self.fed = true;
         if self.desk.ending.is_some() {
             return;
         }

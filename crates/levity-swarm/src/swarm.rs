@@ -106,8 +106,8 @@ impl Swarm {
         Ok(levity_runtime::asks(self, run).await?)
     }
 
-    /// A run of this swarm below another, for an executor of your own: a new one, or one from the state that its machine saved
-    /// before its first input.
+    /// A run of this swarm below another, for an executor of your own: a new one, or one from a state that its machine
+    /// saved.
     ///
     /// # Errors
     /// When the state is not one of this swarm.
@@ -134,10 +134,10 @@ impl Swarm {
         SwarmMachine::new(self.inner.rules.clone(), self.begin_with(goal.into()))
     }
 
-    /// Builds the machine again from the state that it saved before its first input.
+    /// Builds the machine again from a state that it saved at any time.
     ///
     /// # Errors
-    /// When the state is not one of this swarm.
+    /// When the state is not one of this swarm, or is damaged.
     pub fn restore(&self, state: &Value) -> Result<SwarmMachine, String> {
         SwarmMachine::restore(self.inner.rules.clone(), state)
     }

@@ -40,11 +40,11 @@ pub use context_source::{context_source, context_source_for};
 pub use embedder::embedder;
 pub use executor::executor;
 pub use journal::journal;
-pub use machine::{machine, machine_restored};
+pub use machine::{machine, machine_damaged, machine_restored, machine_restored_along};
 pub use memory_store::memory_store;
 pub use model::model;
 #[cfg(feature = "runtime")]
-pub use runnable::runnable;
+pub use runnable::{recorded, runnable};
 pub use tool::tool;
 pub use tool_source::tool_source;
 pub use world::world;

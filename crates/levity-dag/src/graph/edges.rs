@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use petgraph::Direction::{Incoming, Outgoing};
 
-use super::{Dag, Edge, Settled, StandIns, Variables, cycle, order, reach};
+use super::{Dag, Edge, Settled, StandIns, Variables, Wiring, cycle, order, reach};
 use crate::check;
 use crate::fault::{Fault, FaultKind, Found};
 use crate::plan::Plan;
@@ -20,6 +20,38 @@ pub(super) struct Topology {
     pub(super) rank: Vec<u32>,
     pub(super) weight: Vec<u32>,
     pub(super) writers: BTreeMap<Arc<str>, Vec<u32>>,
+}
+
+impl Topology {
+    /// That of a plan with this wiring; nothing when they do not belong together.
+    pub(super) fn wired(plan: &Plan, wiring: &Wiring) -> Option<Self> {
+        let (steps, order) = (plan.steps.len(), &wiring.order);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if !sorted.into_iter().eq(0..u32::try_from(steps).ok()?) {
+            return None;
+        }
+        let rank = order::ranks(order);
+        let mut dag = Dag::with_capacity(steps, wiring.edges.len());
+        (0..steps).for_each(|_| _ = dag.add_node(()));
+        for (from, to, edge) in &wiring.edges {
+            let forward = rank.get(*from as usize)? < rank.get(*to as usize)?;
+            forward.then(|| dag.add_edge((*from).into(), (*to).into(), *edge))?;
+        }
+        let writers = writers(&Variables::new(plan), &rank);
+        Some(Self { weight: order::weights(&dag, order), dag, rank, writers })
+    }
+}
+
+/// The steps that write each variable, by rank.
+fn writers(variables: &Variables<'_>, rank: &[u32]) -> BTreeMap<Arc<str>, Vec<u32>> {
+    let written = variables.names.iter().zip(&variables.writers).filter(|(_, steps)| !steps.is_empty());
+    let by_rank = written.map(|(name, steps)| {
+        let mut steps = steps.clone();
+        steps.sort_unstable_by_key(|at| rank[*at as usize]);
+        ((*name).clone(), steps)
+    });
+    by_rank.collect()
 }
 
 /// Makes the edges: first those that the plan says, then those that follow from variables.
@@ -87,14 +119,7 @@ impl<'a> Build<'a> {
 
     fn whole(self, variables: &Variables, families: &[u32], order: &[u32], found: &mut Found) -> Topology {
         let rank = order::ranks(order);
-        let mut writers = BTreeMap::new();
-        for (name, steps) in variables.names.iter().zip(&variables.writers) {
-            if !steps.is_empty() {
-                let mut steps = steps.clone();
-                steps.sort_unstable_by_key(|at| rank[*at as usize]);
-                writers.insert((*name).clone(), steps);
-            }
-        }
+        let writers = writers(variables, &rank);
         let check = check::Writers { plan: self.plan, families, settled: &self.settled.is, most: self.most };
         let pairs = check.pairs(&writers, found);
         let asked: Vec<_> = pairs.iter().map(|(_, pair)| *pair).collect();

@@ -20,7 +20,7 @@ impl GraphMachine {
         let given = given.iter().filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
         Brief {
             goal: self.start.goal.clone(),
-            said: self.said.clone(),
+            said: self.now.said.clone(),
             agents: agents.map(|(name, who)| (name.clone(), who.description.clone())).collect(),
             code: known.code,
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
@@ -35,7 +35,7 @@ impl GraphMachine {
     /// What is known of the files, as the planner is shown it.
     fn known_files(&self) -> Option<Value> {
         let facts = self.start.files.as_ref()?.as_text(MOST_FILES);
-        Some(match &self.profiles {
+        Some(match &self.now.profiles {
             Some(profiles) => json!({"facts": facts, "what they hold": profiles}),
             None => Value::String(facts),
         })

@@ -19,8 +19,8 @@ const MOST_NAMED: usize = 20;
 impl GraphMachine {
     /// Ends now, with what there is.
     pub(super) fn stop(&mut self, status: Status) {
-        self.ending = Some(self.ending_now(status));
-        self.doing.clear();
+        self.now.ending = Some(self.ending_now(status));
+        self.now.doing.clear();
     }
 
     /// What there is by now, as an ending.
@@ -30,14 +30,14 @@ impl GraphMachine {
         let values: Map<String, Value> =
             self.values().into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         ending.value = Some(Value::Object(values));
-        (ending.usage, ending.stats) = (self.usage, self.stats);
+        (ending.usage, ending.stats) = (self.now.usage, self.now.stats);
         ending
     }
 
     /// Nothing is left to do.
     pub(super) fn conclude(&mut self) {
         let missing = self.steps.as_ref().map(|steps| self.missing(steps)).unwrap_or_default();
-        let status = match (self.near, &*missing) {
+        let status = match (self.now.near, &*missing) {
             (_, []) => Status::Complete,
             (Some(limit), _) => Status::Partial(limit),
             (None, missing) => unreached(missing.join("; ")),
@@ -112,7 +112,7 @@ impl GraphMachine {
 
     /// How many times the plan was to be changed.
     pub(crate) fn replans(&self) -> u32 {
-        self.replans
+        self.now.replans
     }
 
     /// Each step with where it stands, why it failed and what it took, for a run that is over: what was under way then was

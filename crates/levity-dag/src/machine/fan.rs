@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use levity_core::Step as Wants;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::perform::Attempt;
@@ -12,7 +13,7 @@ use crate::notice::{Notice, Strategy, Written};
 use crate::step::{FanOut, Reducer, Step};
 
 /// The elements of a list, and how far each is.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Fan {
     items: Vec<Value>,
     /// The next element to begin.
@@ -45,7 +46,7 @@ impl Fan {
     }
 
     /// Whether there are elements to begin.
-    fn has_more(&self) -> bool {
+    pub(super) fn has_more(&self) -> bool {
         !self.closed && (self.next as usize) < self.items.len()
     }
 
@@ -75,6 +76,24 @@ impl Fan {
         }
     }
 
+    /// Whether what it says of its elements fits together.
+    pub(super) fn is_sound(&self) -> bool {
+        let begun = self.next as usize;
+        let done = self.results.iter().flatten().count();
+        let under_way = self.under_way.keys().all(|item| *item < self.next);
+        let settled = self.done.checked_add(self.failed).is_some_and(|settled| settled <= begun);
+        self.results.len() == self.items.len()
+            && begun <= self.items.len()
+            && done == self.done
+            && settled
+            && under_way
+    }
+
+    /// Whether an element is under way.
+    pub(super) fn is_under_way(&self, item: u32) -> bool {
+        self.under_way.contains_key(&item)
+    }
+
     fn is_over(&self) -> bool {
         self.under_way.is_empty() && !self.has_more()
     }
@@ -83,10 +102,10 @@ impl Fan {
 impl GraphMachine {
     /// Begins the next element of a step's list.
     pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut Wants) {
-        if self.works.get(at).is_none() && !self.open_list(at, fan_out, wants) {
+        if !self.now.works.contains_key(&at) && !self.open_list(at, fan_out, wants) {
             return;
         }
-        let fan = self.works.get_mut(at).and_then(|work| work.fan.as_mut());
+        let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
         match fan.and_then(|fan| fan.take()) {
             Some((item, more)) => {
                 if more && let Some(steps) = &mut self.steps {
@@ -101,8 +120,9 @@ impl GraphMachine {
     /// Puts the steps that have more elements to begin among those that may begin, in a changed plan.
     pub(super) fn go_on_with_lists(&mut self) {
         let Some(steps) = &mut self.steps else { return };
-        let lists = self.works.iter().filter(|(_, work)| work.fan.as_ref().is_some_and(|fan| fan.has_more()));
-        lists.for_each(|(at, _)| steps.push(at));
+        let lists =
+            self.now.works.iter().filter(|(_, work)| work.fan.as_ref().is_some_and(|fan| fan.has_more()));
+        lists.for_each(|(at, _)| steps.push(*at));
     }
 
     /// Reads the list; whether it is one.
@@ -117,7 +137,7 @@ impl GraphMachine {
             Some(Value::Array(_)) => None,
             _ => Some(format!("`{}` is no list", fan_out.over)),
         };
-        self.works.insert(at, Box::default());
+        self.now.works.insert(at, Box::default());
         if let Some(problem) = problem {
             self.step_failed(at, Failed::for_good(problem), wants);
             return false;
@@ -125,7 +145,7 @@ impl GraphMachine {
         let Some(Value::Array(items)) = list else { return false };
         let (results, many) = (vec![None; items.len()], u32::try_from(items.len()).unwrap_or(u32::MAX));
         Self::tell(wants, || Notice::FannedOut { step: self.id(at), items: many });
-        if let Some(work) = self.works.get_mut(at) {
+        if let Some(work) = self.now.works.get_mut(&at) {
             work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
         }
         true
@@ -141,7 +161,7 @@ impl GraphMachine {
 
     fn item_settled(&mut self, at: u32, item: u32, result: Result<Vec<Written>, Failed>, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
-        let fan = self.works.get_mut(at).and_then(|work| work.fan.as_mut());
+        let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         fan.under_way.remove(&item);
         let error = result.as_ref().err().map(|failed| failed.why.clone());
@@ -168,7 +188,7 @@ impl GraphMachine {
 
     /// Every element is settled, or left out.
     fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut Wants) {
-        let fan = self.works.get_mut(at).and_then(|work| work.fan.as_mut());
+        let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         if !fan.is_over() {
             return;

@@ -8,6 +8,7 @@ use levity_core::{
     ToolRun, Usage, Wait,
 };
 use levity_graph::{Next, Remedy, after_failure};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::fan::Fan;
@@ -29,7 +30,7 @@ pub(crate) const AUTHOR: &str = "author";
 const MOST_JUDGED: usize = 50;
 
 /// A step under way.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Work {
     pub(super) spent: StepSpent,
     /// How the attempt goes, when the step is not run for a list.
@@ -38,7 +39,8 @@ pub(super) struct Work {
 }
 
 /// One attempt at a step, or at one element.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Attempt {
     /// Which, from 1.
     pub(super) number: u32,
@@ -65,7 +67,7 @@ impl GraphMachine {
             return self.begin_item(at, &step, fan_out, wants);
         }
         self.mark_running(at);
-        self.works.insert(at, Box::default());
+        self.now.works.insert(at, Box::default());
         self.perform(Place { at, item: None }, wants);
     }
 
@@ -76,7 +78,7 @@ impl GraphMachine {
     }
 
     pub(super) fn attempt(&mut self, place: Place) -> Option<&mut Attempt> {
-        let work = self.works.get_mut(place.at)?;
+        let work = self.now.works.get_mut(&place.at)?;
         match (place.item, &mut work.fan) {
             (Some(item), Some(fan)) => Some(fan.attempt(item)),
             _ => Some(&mut work.solo),
@@ -89,9 +91,9 @@ impl GraphMachine {
         let inputs = self.inputs(&step, place);
         let Some(attempt) = self.attempt(place) else { return };
         if attempt.round == 0 {
-            attempt.number += 1;
+            attempt.number = attempt.number.saturating_add(1);
         }
-        attempt.round += 1;
+        attempt.round = attempt.round.saturating_add(1);
         let (number, round) = (attempt.number, attempt.round);
         let effect = self.effect(&step, place, inputs);
         let effect = match effect {
@@ -116,7 +118,7 @@ impl GraphMachine {
         for name in &step.reads {
             inputs.insert(name.to_string(), steps.read(name, Some(place.at)).unwrap_or_default());
         }
-        let fan = self.works.get(place.at).and_then(|work| work.fan.as_deref());
+        let fan = self.now.works.get(&place.at).and_then(|work| work.fan.as_deref());
         if let (Some(fan), Some(item), Some(fan_out)) = (fan, place.item, step.fan_out()) {
             inputs.insert(fan_out.name.to_string(), fan.element(item));
         }
@@ -156,7 +158,7 @@ impl GraphMachine {
     fn call_id(&self, step: &Step) -> CallId {
         match step.fan_out() {
             None => CallId::new(step.id.to_arc()),
-            Some(_) => EffectId::new(self.next).to_string().into(),
+            Some(_) => EffectId::new(self.now.next).to_string().into(),
         }
     }
 
@@ -191,7 +193,7 @@ impl GraphMachine {
         inputs: &Map<String, Value>,
     ) -> Result<Effect, Failed> {
         let turns = self.start.settings.turns;
-        let (goal, said) = (self.start.goal.clone(), self.said.clone());
+        let (goal, said) = (self.start.goal.clone(), self.now.said.clone());
         let judges = self.rules.known.performer(name).is_some_and(|(_, who)| who.judges);
         let judged = if judges { self.judged(step) } else { Vec::new() };
         let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
@@ -242,9 +244,10 @@ impl GraphMachine {
                 }
             }
             Outcome::Tool(result) => {
-                self.stats.tool_calls += 1;
+                let stats = &mut self.now.stats;
+                stats.tool_calls = stats.tool_calls.saturating_add(1);
                 if result.error.is_some() {
-                    self.stats.failed_calls += 1;
+                    stats.failed_calls = stats.failed_calls.saturating_add(1);
                     return Err(Failed::once(result.text().into_owned()));
                 }
                 Ok(Some(match (result.value, result.whole) {
@@ -271,7 +274,7 @@ impl GraphMachine {
             attempt.usage += usage;
             attempt.stats += *stats;
         }
-        if let Some(work) = self.works.get_mut(place.at) {
+        if let Some(work) = self.now.works.get_mut(&place.at) {
             work.spent.usage += usage;
             work.spent.stats += *stats;
         }
@@ -285,7 +288,7 @@ impl GraphMachine {
         let Some(attempt) = self.attempt(place) else { return };
         let reason = attempt.failed.take().unwrap_or_default();
         attempt.call = Some(Box::new(call.clone()));
-        let ask = Ask::new(self.run.clone(), EffectId::new(self.next), call, reason);
+        let ask = Ask::new(self.now.run.clone(), EffectId::new(self.now.next), call, reason);
         self.running += 1;
         let effect = self.want(Effect::Ask(ask), Doing::Permit(place), wants);
         Self::tell(wants, || Notice::StepAsked { step: step.id.clone(), effect });
@@ -305,7 +308,7 @@ impl GraphMachine {
             }
             other => return self.failed(place, Failed::for_good(why_not(&other)), wants),
         }
-        call.id = EffectId::new(self.next).to_string().into();
+        call.id = EffectId::new(self.now.next).to_string().into();
         let time = self.steps.as_ref().and_then(|steps| steps.step(place.at)?.more.as_ref()?.timeout);
         if let (Some(time), Value::Object(args)) = (time, &mut call.args) {
             args.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
@@ -318,7 +321,7 @@ impl GraphMachine {
     pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut Wants) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
         let retry = step.tries();
-        let near = self.near.is_some();
+        let near = self.now.near.is_some();
         let Some(attempt) = self.attempt(place) else { return };
         let remedy = if failed.again && !near { Remedy::Retry } else { Remedy::Nothing };
         // Who stands in for a step is a step of its own.
@@ -341,20 +344,20 @@ impl GraphMachine {
 
     fn count_attempts(&mut self, place: Place) {
         let number = self.attempt(place).map_or(0, |attempt| attempt.number);
-        if let Some(work) = self.works.get_mut(place.at) {
-            work.spent.attempts += number;
+        if let Some(work) = self.now.works.get_mut(&place.at) {
+            work.spent.attempts = work.spent.attempts.saturating_add(number);
         }
     }
 
     /// A step has failed for good.
     pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut Wants) {
-        let spent = self.works.remove(at).map(|work| work.spent).unwrap_or_default();
+        let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
         let id = self.id(at);
         Self::tell(wants, || Notice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
         let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
         let may_replan = self.may_replan() && other_way;
         if let Some(rejection) = failed.rejection {
-            self.rejections.insert(id, *rejection);
+            self.now.rejections.insert(id, *rejection);
         }
         let Some(steps) = &mut self.steps else { return };
         if let Some(node) = steps.node_mut(at) {
@@ -382,7 +385,7 @@ impl GraphMachine {
 
     /// A step is done.
     pub(super) fn step_done(&mut self, at: u32, written: Vec<Written>, output: Value, wants: &mut Wants) {
-        let spent = self.works.remove(at).map(|work| work.spent).unwrap_or_default();
+        let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
         let Some(steps) = &mut self.steps else { return };
         if wants.is_watched()
             && let Some(step) = steps.step(at)

@@ -34,7 +34,7 @@ const MOST_PREVIOUS: usize = 20_000;
 impl GraphMachine {
     /// Looks at the files first, then makes the plan, then carries it out.
     pub(super) fn begin(&mut self, wants: &mut Wants) {
-        let files = self.start.files.clone().filter(|_| self.start.plan.is_none() && self.near.is_none());
+        let files = self.start.files.clone().filter(|_| self.start.plan.is_none() && self.now.near.is_none());
         let (Some(files), Some(profiler)) = (files, self.rules.profiler.clone()) else {
             return self.begin_plan(wants);
         };
@@ -57,7 +57,7 @@ impl GraphMachine {
             if ending.status.is_answer() {
                 let found = levity_llm::json::parse(&ending.text).ok();
                 let found = found.map(|mut found| found.get_mut(PROFILES).map(Value::take).unwrap_or(found));
-                self.profiles = Some(found.unwrap_or(Value::String(ending.text)));
+                self.now.profiles = Some(found.unwrap_or(Value::String(ending.text)));
             }
         }
         self.begin_plan(wants);
@@ -106,7 +106,7 @@ impl GraphMachine {
         let own = [
             (QUERY, goal.map(|goal| Value::String(goal.clone()))),
             (FILES, self.start.files.as_ref().and_then(|files| serde_json::to_value(files).ok())),
-            (PROFILES, self.profiles.clone()),
+            (PROFILES, self.now.profiles.clone()),
         ];
         let own: Vec<_> = own.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         if own.is_empty() && self.start.given.is_empty() {
@@ -128,12 +128,12 @@ impl GraphMachine {
                 Effect::Child(ChildRun::new(agent.clone(), json!({"task": brief.text()})))
             }
             _ => {
-                let id = EffectId::new(self.next).to_string();
+                let id = EffectId::new(self.now.next).to_string();
                 let args = serde_json::to_value(&brief).unwrap_or_default();
                 Effect::Tool(ToolRun::approved(ToolCall::new(id, PLAN, args)))
             }
         };
-        self.planning = Some(planning);
+        self.now.planning = Some(planning);
         let effect = self.want(effect, Doing::Plan, wants);
         Self::tell(wants, || Notice::Planning { effect, again, replan });
     }
@@ -144,7 +144,7 @@ impl GraphMachine {
             Err(why) => return self.no_plan(&format!("the planner failed: {why}"), wants),
         };
         let Some(text) = self.put_together(text, finish.as_ref(), wants) else { return };
-        let draft = match (&self.planning, &self.steps) {
+        let draft = match (&self.now.planning, &self.steps) {
             (Some(planning), Some(steps)) if planning.replan > 0 => {
                 match self.read_diff(steps, &planning.failed, &text) {
                     Ok(Read::GiveUp(why)) => return self.no_plan(&why, wants),
@@ -165,8 +165,8 @@ impl GraphMachine {
     /// A draft that could be carried out and is not what was asked for: a model that writes over what is given mostly means to
     /// fetch it. It is told, as long as it can be asked again; its last word counts.
     fn better(&self, draft: Draft) -> Result<Draft, Faults> {
-        let again = self.planning.as_ref().map_or(0, |planning| planning.drafts.rejected());
-        let last = again + 1 >= self.start.settings.drafts || self.near.is_some();
+        let again = self.now.planning.as_ref().map_or(0, |planning| planning.drafts.rejected());
+        let last = again.saturating_add(1) >= self.start.settings.drafts || self.now.near.is_some();
         let model = matches!(self.rules.planner, Some(PlannedBy::Agent(_)));
         let plan = draft.graph.plan();
         if last || !model || draft.diff.is_some() || plan.given.is_empty() {
@@ -211,7 +211,7 @@ impl GraphMachine {
         if most <= 1 || !matches!(self.rules.planner, Some(PlannedBy::Agent(_))) {
             return Some(text);
         }
-        let (near, planning) = (self.near.is_some(), self.planning.get_or_insert_default());
+        let (near, planning) = (self.now.near.is_some(), self.now.planning.get_or_insert_default());
         let Some(part) = pieces::cut(&text, finish) else {
             if finish == Some(&Finish::Length) && planning.kept.is_empty() && !text.contains(['{', '[']) {
                 self.reject(
@@ -233,7 +233,7 @@ impl GraphMachine {
         let before = pieces::count(&planning.kept);
         pieces::join(&mut planning.kept, part);
         let count = pieces::count(&planning.kept);
-        planning.pieces += 1;
+        planning.pieces = planning.pieces.saturating_add(1);
         let size = Value::Object(planning.kept.clone()).to_string().len();
         if count <= before || planning.pieces >= most || near || size > Plan::MAX_BYTES {
             let why = match count <= before {
@@ -246,7 +246,7 @@ impl GraphMachine {
             self.reject(&too_long(why), &text, wants);
             return None;
         }
-        let planning = self.planning.take().unwrap_or_default();
+        let planning = self.now.planning.take().unwrap_or_default();
         Self::tell(wants, || Notice::PlanCut { kept: count });
         self.ask_planner(planning, wants);
         None
@@ -275,10 +275,10 @@ impl GraphMachine {
         let mut known = self.known();
         let limits = &mut known.limits;
         let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        limits.tokens = less(limits.tokens, self.usage.total());
-        limits.model_calls = less(limits.model_calls, self.stats.model_calls);
-        limits.tool_calls = less(limits.tool_calls, self.stats.tool_calls);
-        let spent = self.usage.cost.unwrap_or_default();
+        limits.tokens = less(limits.tokens, self.now.usage.total());
+        limits.model_calls = less(limits.model_calls, self.now.stats.model_calls);
+        limits.tool_calls = less(limits.tool_calls, self.now.stats.tool_calls);
+        let spent = self.now.usage.cost.unwrap_or_default();
         limits.money = limits.money.map(|limit| limit.saturating_sub(spent));
         known
     }
@@ -287,10 +287,12 @@ impl GraphMachine {
     pub(super) fn reject(&mut self, faults: &Faults, text: &str, wants: &mut Wants) {
         let complaints: Vec<String> = faults.faults.iter().map(|fault| fault.message.clone()).collect();
         Self::tell(wants, || Notice::Rejected { faults: complaints.clone() });
-        let mut planning = self.planning.take().unwrap_or_default();
+        let mut planning = self.now.planning.take().unwrap_or_default();
         let previous = head(text, MOST_PREVIOUS);
-        if !planning.drafts.reject(complaints, previous, self.start.settings.drafts) || self.near.is_some() {
-            self.planning = Some(planning);
+        if !planning.drafts.reject(complaints, previous, self.start.settings.drafts)
+            || self.now.near.is_some()
+        {
+            self.now.planning = Some(planning);
             let last = format!("the planner gave nothing that can be carried out: {faults}");
             return self.no_plan(&last, wants);
         }
@@ -299,20 +301,20 @@ impl GraphMachine {
 
     /// No plan, or no change of it, is to be had.
     pub(super) fn no_plan(&mut self, why: &str, wants: &mut Wants) {
-        let planning = self.planning.take().unwrap_or_default();
+        let planning = self.now.planning.take().unwrap_or_default();
         if planning.replan == 0 {
             return self.stop(unreached(why));
         }
         Self::tell(wants, || Notice::GaveUp { why: why.to_owned() });
         // Once nothing was found, the same question is not asked again.
-        self.gave_up = true;
+        self.now.gave_up = true;
         let skipped = self.steps.as_mut().map(Scheduler::let_go).unwrap_or_default();
         self.tell_skipped(&skipped, wants);
     }
 
     /// Goes by a plan from now on.
     pub(super) fn adopt(&mut self, draft: Draft, wants: &mut Wants) {
-        let planning = self.planning.take().unwrap_or_default();
+        let planning = self.now.planning.take().unwrap_or_default();
         self.learn_schemas(draft.graph.plan());
         let skipped = match (draft.diff, self.steps.take()) {
             (Some(diff), Some(steps)) => {
@@ -334,7 +336,7 @@ impl GraphMachine {
         self.replan_if_needed(wants);
     }
 
-    fn learn_schemas(&mut self, plan: &Plan) {
+    pub(super) fn learn_schemas(&mut self, plan: &Plan) {
         let schemas = plan.variables.iter().filter_map(|(name, variable)| {
             let schema = Schema::new(variable.schema.as_ref()?).ok()?;
             Some((name.clone(), schema))
@@ -344,8 +346,10 @@ impl GraphMachine {
 
     fn renumber(&mut self, places: &[Option<u32>]) {
         let new = |at: u32| places.get(at as usize).copied().flatten().unwrap_or(u32::MAX);
-        self.works.renumber(|at| places.get(at as usize).copied().flatten());
-        for doing in self.doing.values_mut() {
+        let works = std::mem::take(&mut self.now.works).into_iter();
+        let kept = works.filter_map(|(at, work)| Some((places.get(at as usize).copied().flatten()?, work)));
+        self.now.works = kept.collect();
+        for doing in self.now.doing.values_mut() {
             match doing {
                 Doing::Perform(place)
                 | Doing::Code(place, _)
@@ -356,7 +360,7 @@ impl GraphMachine {
                 _ => {}
             }
         }
-        self.again.iter_mut().for_each(|place| place.at = new(place.at));
+        self.now.again.iter_mut().for_each(|place| place.at = new(place.at));
     }
 
     fn tell_planned(&self, graph: &Graph, wants: &mut Wants) {
@@ -376,12 +380,12 @@ impl GraphMachine {
 
     /// Whether another way can be looked for when a step fails.
     pub(super) fn may_replan(&self) -> bool {
-        self.near.is_none() && !self.gave_up && self.replans < self.start.settings.replans
+        self.now.near.is_none() && !self.now.gave_up && self.now.replans < self.start.settings.replans
     }
 
     /// Has the planner look for another way, unless it does so already.
     pub(super) fn replan_if_needed(&mut self, wants: &mut Wants) {
-        let Some(steps) = self.steps.as_ref().filter(|_| self.planning.is_none()) else { return };
+        let Some(steps) = self.steps.as_ref().filter(|_| self.now.planning.is_none()) else { return };
         let failed: Vec<StepId> = steps.schedule.held().map(|at| self.id(at)).collect();
         if failed.is_empty() {
             return;
@@ -390,8 +394,8 @@ impl GraphMachine {
             let skipped = self.steps.as_mut().map(Scheduler::let_go).unwrap_or_default();
             return self.tell_skipped(&skipped, wants);
         }
-        self.replans += 1;
-        let replan = self.replans;
+        self.now.replans += 1;
+        let replan = self.now.replans;
         let why = self.failures(&failed);
         Self::tell(wants, || Notice::Replanning { replan, steps: failed.clone(), why });
         let planning = Planning { replan, failed, ..Planning::default() };
@@ -409,7 +413,7 @@ impl GraphMachine {
             planning.failed = vec![judge.0];
             Some(self.changed(steps, &planning.failed, &diff).map(|graph| Draft { diff: Some(diff), graph }))
         });
-        self.planning = Some(planning);
+        self.now.planning = Some(planning);
         match made {
             Some(Ok(draft)) => self.consider(draft, wants),
             Some(Err(faults)) => self.no_plan(&faults.to_string(), wants),

@@ -2,6 +2,7 @@
 
 use levity_core::text::{chain, fenced, head};
 use levity_core::{Outcome, Status, Step as Wants};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::perform::names;
@@ -29,7 +30,7 @@ pub(super) struct Failed {
 }
 
 /// What a judge sends back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Rejection {
     pub(super) steps: Vec<StepId>,
     pub(super) issues: Vec<String>,
@@ -188,7 +189,7 @@ impl GraphMachine {
         let next = output.get("next_instruction").or_else(|| output.get("iteration_context"));
         let next =
             next.map_or_else(|| "Go on from there, and finish.".to_owned(), |next| clipped(next, 20_000));
-        let (near, turns) = (self.near.is_some(), self.start.settings.turns);
+        let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else { return };
         // Each round takes a turn at least, also of an agent that does not say how many it took.
         let rounds = u64::from(attempt.round).max(attempt.stats.turns);
@@ -219,7 +220,7 @@ impl GraphMachine {
         let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
         let who = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, who)| who));
         let is_agent = who.is_some_and(is_agent);
-        let (near, turns) = (self.near.is_some(), self.start.settings.turns);
+        let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
         let Some(attempt) = self.attempt(place) else { return };
         let left =
             attempt.complaints < MOST_COMPLAINTS && u64::from(attempt.round).max(attempt.stats.turns) < turns;
@@ -267,7 +268,7 @@ impl GraphMachine {
         id: &StepId,
     ) -> Option<(StepId, Vec<StepId>, Vec<String>)> {
         steps.graph().find(id.as_str())?;
-        let rejection = self.rejections.get(id)?;
+        let rejection = self.now.rejections.get(id)?;
         Some((id.clone(), rejection.steps.clone(), rejection.issues.clone()))
     }
 }

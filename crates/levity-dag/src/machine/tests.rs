@@ -7,7 +7,7 @@ use levity_core::{Input, Limit, Machine as _, Outcome, Status};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use self::driver::{Driver, fed, next, start};
+use self::driver::{Driver, fed, fed_more, next, start};
 use self::fate::{Dice, Fate};
 use self::made::{Made, Taste, made};
 use self::reference::Sequential;
@@ -90,6 +90,20 @@ fn check_repeats(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Set
     assert!(fed(restored, &driver.inputs) == driver.trace, "restored, it goes another way");
 }
 
+/// A machine that is built again before every input goes the same way.
+fn check_restored(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Settings) {
+    let mut whole = GraphMachine::new(rules.clone(), start(made, settings));
+    let mut often = GraphMachine::new(rules.clone(), start(made, settings));
+    for (input, expected) in driver.inputs.iter().zip(&driver.trace) {
+        let saved = often.save().to_string();
+        often = GraphMachine::restore(rules.clone(), &serde_json::from_str(&saved).unwrap()).unwrap();
+        let input = std::slice::from_ref(input);
+        fed_more(&mut whole, input);
+        assert_eq!(fed_more(&mut often, input).last(), Some(expected), "restored from {saved}");
+        assert_eq!(often.save().to_string(), whole.save().to_string(), "restored from {saved}");
+    }
+}
+
 /// What is made up can be carried out.
 fn check_plan(made: &Made, rules: &Rules) {
     if let Err(faults) = crate::Graph::check(made.plan.clone(), &rules.known) {
@@ -113,7 +127,7 @@ fn whole_run(seed: u64, steps: usize, parallel: usize, fails: u64, ways: u64) {
     let (rules, settings) = (rules(false), settings(parallel));
     check_plan(&made, &rules);
     let mut texts = BTreeSet::new();
-    for _ in 0..ways {
+    for way in 0..ways {
         let mut driver = Driver::new(&rules, &made, settings, Fate { seed, fails });
         driver.begin();
         to_the_end(&mut driver, &mut dice, &mut no_planner);
@@ -121,6 +135,9 @@ fn whole_run(seed: u64, steps: usize, parallel: usize, fails: u64, ways: u64) {
         texts.insert(driver.machine.ending().unwrap().text.clone());
         if steps < 50 {
             check_repeats(&driver, &made, &rules, settings);
+        }
+        if steps < 20 && way == 0 {
+            check_restored(&driver, &made, &rules, settings);
         }
     }
     assert_eq!(texts.len(), 1, "the answer is a matter of time");
@@ -137,6 +154,7 @@ fn changed_run(seed: u64, steps: usize, parallel: usize, fails: u64, approve: bo
     to_the_end(&mut driver, &mut dice, &mut |driver| planner::change(driver, &driver.asked_for, &mut ideas));
     check_against(&driver, &driver.plan);
     check_repeats(&driver, &made, &rules, settings);
+    check_restored(&driver, &made, &rules, settings);
 }
 
 /// What a run that is broken off may do, and what it has to show.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Log, simple, within};
 
-fn agent(model: &ScriptedModel) -> Agent {
+pub(crate) fn agent(model: &ScriptedModel) -> Agent {
     Agent::builder(model.clone()).build().unwrap()
 }
 
@@ -29,13 +29,13 @@ fn told(model: &ScriptedModel, at: usize) -> String {
     requests[at].history.messages().last().map(|message| message.text().into_owned()).unwrap_or_default()
 }
 
-fn judge(model: &ScriptedModel) -> (Performer, Agent) {
+pub(crate) fn judge(model: &ScriptedModel) -> (Performer, Agent) {
     let mut card = Performer::new(PerformerKind::Agent, "judges");
     card.judges = true;
     (card, agent(model))
 }
 
-fn give(id: &str, value: i64) -> Step {
+pub(crate) fn give(id: &str, value: i64) -> Step {
     Step::new(id, "give").input("give", value).writes([id])
 }
 
@@ -162,7 +162,7 @@ async fn rounds_share_what_a_step_may_use() {
 }
 
 /// Code that is what an agent does.
-struct Code(ToolSpec, Agent);
+pub(crate) struct Code(ToolSpec, Agent);
 
 #[async_trait]
 impl Program for Code {
@@ -182,7 +182,7 @@ impl Program for Code {
     }
 }
 
-fn code(model: &ScriptedModel) -> Code {
+pub(crate) fn code(model: &ScriptedModel) -> Code {
     Code(ToolSpec::new("run_python", "Runs Python."), agent(model))
 }
 

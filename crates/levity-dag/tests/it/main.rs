@@ -15,6 +15,7 @@ mod plans;
 mod random;
 mod replan;
 mod rounds;
+mod saved;
 mod session;
 mod stream;
 mod support;

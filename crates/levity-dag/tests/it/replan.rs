@@ -14,10 +14,10 @@ use crate::support::{Log, collect, simple, within};
 
 /// Gives these, one after the other, and keeps what it was asked.
 #[derive(Clone, Default)]
-struct Script(Arc<Mutex<(Vec<Value>, Vec<Brief>)>>);
+pub(crate) struct Script(Arc<Mutex<(Vec<Value>, Vec<Brief>)>>);
 
 impl Script {
-    fn new(plans: impl IntoIterator<Item = Value>) -> Self {
+    pub(crate) fn new(plans: impl IntoIterator<Item = Value>) -> Self {
         let mut plans: Vec<Value> = plans.into_iter().collect();
         plans.reverse();
         Self(Arc::new(Mutex::new((plans, Vec::new()))))

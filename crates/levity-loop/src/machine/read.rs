@@ -46,7 +46,12 @@ impl AgentMachine {
     /// Drops the oldest of what is kept of long results, when it is too much.
     pub(super) fn bound_kept(&mut self) {
         let open = self.state.exchange.as_ref().map_or(0, Exchange::kept);
+        let before = self.state.history.kept();
         self.state.history.keep_wholes(MOST_KEPT.saturating_sub(open));
+        // What is sent shares its messages with the history, and follows from it.
+        if self.state.history.kept() < before {
+            self.show_summary();
+        }
         if let Some(exchange) = &mut self.state.exchange {
             exchange.keep_wholes(MOST_KEPT);
         }

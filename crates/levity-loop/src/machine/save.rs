@@ -49,6 +49,11 @@ impl Talk {
         Self { id, base, saved: loaded, upto, saving: None, tries: 0, off: false, forked: false }
     }
 
+    /// Whether more is saved than the history has.
+    pub(super) fn is_beyond(&self, len: usize) -> bool {
+        self.saving.as_ref().map_or(self.saved, |saving| saving.to.max(self.saved)) > len
+    }
+
     pub(crate) fn id(&self) -> &ConversationId {
         &self.id
     }

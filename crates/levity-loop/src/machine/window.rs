@@ -47,6 +47,15 @@ impl Shown {
         let counter = Counter::new().beside(beside);
         Self { window: Some(window), lists, counter, view: View::new(summary), ..Self::default() }
     }
+
+    /// Whether it points to messages beyond the end of a history.
+    pub(super) fn is_beyond(&self, len: usize) -> bool {
+        let folding = self.folding.as_ref().map(|folding| folding.from.max(folding.view.start()));
+        let owed = self.owed.as_ref().map(|owed| owed.from);
+        let pinned = self.pins.iter().any(|pin| *pin >= len);
+        let ends = [Some(self.task), Some(self.view.start()), folding, owed];
+        pinned || ends.into_iter().flatten().any(|end| end > len)
+    }
 }
 
 /// A summary that is being made.

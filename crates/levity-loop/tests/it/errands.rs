@@ -12,10 +12,11 @@ use levity_loop::{Agent, Errand};
 use levity_memory::{Conversations, InMemory, Sessions};
 use levity_runtime::{Done, Job, MemoryJournal, Runtime, Stopped};
 use levity_test::{FaultyJournal, ManualWorld, ScriptedModel};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Has one thing done by the agent below it, and ends as that ends.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Above {
     ending: Option<Ending>,
     /// When it took in what it took in.
@@ -28,7 +29,7 @@ impl Machine for Above {
     }
 
     fn save(&self) -> Value {
-        json!({})
+        json!(self)
     }
 
     fn apply(&mut self, input: Input, step: &mut Step) {
@@ -225,7 +226,7 @@ async fn an_errand_that_is_resumed_anywhere_is_in_its_conversation_once() {
         let had_ended = stop + 2 == whole.records();
         let other = if had_ended { Some(kept.store.hold(&"c".into()).await.unwrap()) } else { None };
         let notes = kept.notes.0.lock().unwrap().len();
-        let job = Job::resume("r".into(), executor, |_, _| Ok(Above::default()));
+        let job = Job::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
         let Done { machine, .. } = second.run(job).await.unwrap();
         let ending = machine.ending.unwrap();
         assert_eq!((&*ending.text, ending.said.len()), ("Blue.", 2), "after {stop} records");
@@ -245,7 +246,8 @@ async fn an_errand_that_goes_on_keeps_others_from_its_conversation() {
     let executor = below(&agent, || Errand::new("Do it").conversation("c"));
     first.run(Job::new(Above::default(), executor.clone()).id("r".into())).await.err().unwrap();
     let second = Runtime::new().with_journal(journal);
-    let mut run = second.start(Job::resume("r".into(), executor, |_, _| Ok(Above::default())));
+    let mut run =
+        second.start(Job::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap())));
     let mut events = run.events();
     while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
     let held = kept.store.hold(&"c".into()).await.err().map(|error| error.kind());
@@ -267,8 +269,10 @@ async fn a_machine_is_told_when_it_is_the_same_again() {
     let records = runtime.journal().read(&"r".into()).await.unwrap();
     // Another clock, the same times.
     let other = Runtime::new().with_journal(journal);
-    let job = Job::resume("r".into(), executor, |_, _| Ok(Above::default()));
+    let job = Job::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
     assert_eq!(other.run(job).await.unwrap().machine.times, first.times);
-    let replay = levity_runtime::replay(&"r".into(), &records, |_, _| Ok(Above::default())).unwrap();
+    let replay =
+        levity_runtime::replay(&"r".into(), &records, |_, state| Ok(Above::deserialize(state).unwrap()))
+            .unwrap();
     assert_eq!(replay.machine.times, first.times);
 }

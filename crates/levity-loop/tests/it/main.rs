@@ -12,6 +12,7 @@ mod judging;
 mod long;
 mod paused;
 mod random;
+mod saved;
 mod signals;
 mod suites;
 mod talk;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use levity_core::{ChildRun, Effect, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec};
 use levity_loop::{Agent, AgentBuilder, PlanByModel, PlanRules, ReflectByModel};
+use levity_memory::Window;
 use levity_test::{RecordingTool, ScriptedModel, Turn, conformance};
 use serde_json::json;
 
@@ -27,6 +28,8 @@ fn agents() -> Vec<AgentBuilder> {
         Agent::builder(model())
             .signal(ToolSpec::new("tool", "Tells."))
             .last_signal(ToolSpec::new("end", "Ends.")),
+        Agent::builder(model()).tool(tool()).window(Window::new().tokens(600)),
+        Agent::builder(model()).tool(tool()).waits(std::time::Duration::from_secs(60)).tool_search(0),
     ]
 }
 
@@ -37,6 +40,7 @@ async fn the_machine_keeps_the_contract() {
         conformance::machine(|| agent.machine("Do it")).await;
         let restore = |state: serde_json::Value| agent.restore(&state).unwrap();
         conformance::machine_restored(|| agent.machine("Do it"), restore).await;
+        conformance::machine_damaged(|| agent.machine("Do it"), |state| agent.restore(state)).await;
     }
 }
 

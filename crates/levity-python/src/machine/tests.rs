@@ -26,6 +26,7 @@ async fn it_keeps_the_contract() {
         conformance::machine(|| PythonMachine::new(setup(variants))).await;
         let restore = |saved: Value| PythonMachine::restore(&saved).unwrap();
         conformance::machine_restored(|| PythonMachine::new(setup(variants)), restore).await;
+        conformance::machine_damaged(|| PythonMachine::new(setup(variants)), PythonMachine::restore).await;
     }
 }
 
@@ -79,4 +80,40 @@ fn a_question_stands_between_a_call_and_its_answer() {
     let edit = Outcome::Decision(Decision::Edit { args: json!({"a": 1}) });
     let again = feed(&mut machine, ask.0, edit).remove(0);
     assert!(matches!(&again.1, Effect::Tool(run) if run.approved && run.call.args == json!({"a": 1})));
+}
+
+/// The first variant fails after a call; the second makes two calls, one of which a person is asked about.
+fn long_run() -> Vec<Input> {
+    let mut machine = PythonMachine::new(setup(&["one", "two"]));
+    let mut inputs = vec![Input::Begin { run: RunId::new("r"), wrap: None }];
+    let mut open = begun(&mut machine).effects;
+    let mut finish = |at: usize, open: &mut Vec<(EffectId, Effect)>, outcome: &dyn Fn(&Effect) -> Outcome| {
+        let (effect, what) = open.remove(at);
+        let outcome = outcome(&what);
+        inputs.push(Input::Finished { effect, outcome: outcome.clone() });
+        open.extend(feed(&mut machine, effect, outcome));
+    };
+    let paused = |calls: Vec<_>| End::Paused { state: "s".to_owned(), awaits: true, calls };
+    let answer = |effect: &Effect| {
+        let Effect::Tool(run) = effect else { panic!("it is a call: {effect:?}") };
+        Outcome::Tool(ToolResult::new(&run.call, Ok(levity_core::ToolOutput::text("7"))))
+    };
+    finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(4)])));
+    finish(0, &mut open, &answer);
+    finish(0, &mut open, &|effect| ran(effect, End::Failed(Fault::new(FaultKind::Raised, "no"))));
+    finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(1), wanted(2)])));
+    finish(1, &mut open, &|_| Outcome::NeedsApproval { reason: "why".to_owned() });
+    finish(0, &mut open, &answer);
+    finish(0, &mut open, &|_| Outcome::Decision(Decision::Allow));
+    finish(0, &mut open, &answer);
+    finish(0, &mut open, &|effect| ran(effect, End::Done { result: json!(14), cut: false }));
+    assert!(machine.ending().is_some_and(|ending| ending.status == Status::Complete));
+    inputs
+}
+
+#[tokio::test]
+async fn it_goes_on_from_what_it_saved_between_calls() {
+    let make = || PythonMachine::new(setup(&["one", "two"]));
+    let restore = |saved: Value| PythonMachine::restore(&saved).unwrap();
+    conformance::machine_restored_along(make, restore, long_run()).await;
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::Step as Wants;
-
 use levity_graph::Drafts;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Blackboard;
 use super::writes::{self, Write};
@@ -13,14 +14,17 @@ use crate::board::{Board, Entry};
 use crate::bus::Recipient;
 use crate::crew::{Crew, How};
 use crate::desk::{Came, Desk, Duty};
-use crate::machine::{Play, Shown};
+use crate::machine::{Play, Shown, read_play};
 use crate::notice::Notice;
 use crate::rules::Start;
 
 /// Has the workers write round by round, and the answer made of what stands there.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Boarding {
+    #[serde(skip, default = "Blackboard::unjudged")]
     pub(super) blackboard: Blackboard,
     /// The goal, for the reports.
+    #[serde(skip)]
     goal: Arc<str>,
     /// Which round, from 1; 0 before the first.
     pub(super) round: u32,
@@ -37,7 +41,8 @@ pub(crate) struct Boarding {
     pub(super) refused: Vec<String>,
     /// What the judge said last.
     pub(super) verdict: Option<Arc<str>>,
-    /// What those of the round are shown of the board.
+    /// What those of the round are shown of the board. It follows from the board, which stays as it is in a round.
+    #[serde(skip)]
     pub(super) seen: String,
     /// Whether the workers are at work.
     working: bool,
@@ -157,6 +162,18 @@ impl Play for Boarding {
 
     fn so_far(&self, desk: &Desk) -> String {
         self.without(desk)
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
+        let saved: Self = read_play(saved)?;
+        let crew = saved.crew.resumed(desk)?;
+        *self = Self { blackboard: self.blackboard.clone(), goal: self.goal.clone(), crew, ..saved };
+        self.seen = self.look();
+        Ok(())
     }
 
     fn shown(&self) -> Shown {

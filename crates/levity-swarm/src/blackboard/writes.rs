@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use levity_core::text::clipped;
 use levity_core::{Signal, Step as Wants};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::WRITE;
@@ -15,6 +16,7 @@ use crate::desk::Desk;
 use crate::notice::Notice;
 
 /// Something that is to be written.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Write {
     by: Arc<str>,
     key: String,

@@ -6,7 +6,7 @@ use super::message::BusMessage;
 /// How long a line may be. A message of the longest content, each letter of it escaped, is shorter.
 const MAX_LINE: usize = 1024 * 1024;
 /// The highest id that every reader of JSON takes as the same number.
-const MAX_ID: u64 = (1 << 53) - 1;
+pub(super) const MAX_ID: u64 = (1 << 53) - 1;
 
 /// Why a log could not be read. It names no content.
 #[derive(Debug, thiserror::Error)]

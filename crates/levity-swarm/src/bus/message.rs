@@ -151,7 +151,7 @@ impl fmt::Display for MessageKind {
 }
 
 /// What is to be posted on a [`Bus`](crate::Bus).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Draft {
     /// Who says it.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use levity_core::estimate_tokens;
 use levity_core::text::{clipped, fenced};
+use serde::{Deserialize, Serialize};
 
 use crate::bus::{Bus, Draft, MessageKind, Recipient};
 
@@ -14,7 +15,7 @@ const MOST: usize = 1_000;
 const MOST_SHOWN: usize = 8_000;
 
 /// Messages for those who work later.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Notes {
     known: VecDeque<Draft>,
     /// Those that nobody may see before the round is over.

@@ -4,24 +4,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{Failure, Status, Step as Wants};
-
 use levity_graph::Drafts;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Debate;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
 use crate::judge::{self, Verdict, in_words, read};
-use crate::machine::{Play, Shown};
+use crate::machine::{Play, Shown, read_play};
 use crate::names::JUDGE;
 use crate::notice::Notice;
 use crate::report::Report;
 use crate::rules::Start;
 
 /// Has the workers speak round by round, and the judge decide.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Debating {
+    #[serde(skip, default = "Debate::unjudged")]
     pub(super) debate: Debate,
     /// The question, for the reports.
+    #[serde(skip)]
     goal: Arc<str>,
     /// Which round, from 1; 0 before the first.
     pub(super) round: u32,
@@ -225,6 +229,17 @@ impl Play for Debating {
 
     fn so_far(&self, desk: &Desk) -> String {
         self.list(desk)
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
+        let saved: Self = read_play(saved)?;
+        let crew = saved.crew.resumed(desk)?;
+        *self = Self { debate: self.debate.clone(), goal: self.goal.clone(), crew, ..saved };
+        Ok(())
     }
 
     fn shown(&self) -> Shown {

@@ -44,7 +44,7 @@ impl Handing {
     pub(super) fn go(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut Wants) {
         leg.asks.extend(self.unheard(desk));
         leg.plain |= desk.near.is_some();
-        (leg.tried, leg.seen) = (leg.tried + 1, desk.bus.last_id());
+        (leg.tried, leg.seen) = (leg.tried.saturating_add(1), desk.bus.last_id());
         let work = self.work(&leg, desk);
         let worker = leg.worker.clone();
         self.holder = worker.clone();

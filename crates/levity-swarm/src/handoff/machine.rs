@@ -4,20 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{Message, Role, Step as Wants};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Handoff;
 use super::record::{Record, deny_transfer};
 use super::transfer::Pass;
 use crate::bus::{Draft, MessageKind, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind};
-use crate::machine::{Play, Shown};
+use crate::machine::{Play, Shown, read_play};
 use crate::names::{did_you_mean, short};
 use crate::notice::Notice;
 use crate::rules::Start;
 use crate::talk;
 
 /// Has one worker after the other go on with a conversation.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Handing {
+    #[serde(skip, default = "nobody")]
     pub(super) handoff: Handoff,
     pub(super) talk: Record,
     /// Who has the conversation now, or had it last.
@@ -28,7 +32,8 @@ pub(crate) struct Handing {
     /// Those who could not answer since somebody last did.
     pub(super) failed: Vec<Arc<str>>,
     passed: u32,
-    pairs: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    /// How often one has passed it on to another.
+    pairs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u32>>,
     /// How many times in a row nobody could be found under the name that was given.
     strays: u32,
     /// How many of the host's words were taken in.
@@ -40,7 +45,7 @@ pub(crate) struct Handing {
 }
 
 /// A worker's part of the conversation.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     /// Its place among the reports.
     pub(super) place: usize,
@@ -62,7 +67,8 @@ pub(super) struct Leg {
 }
 
 /// How a worker comes to have the conversation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Opening {
     /// It is the first.
     First,
@@ -77,11 +83,17 @@ pub(super) enum Opening {
 }
 
 /// Somebody who has passed the conversation on, and what that one knows of it.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Held {
     pub(super) worker: Arc<str>,
     pub(super) view: Vec<Arc<Message>>,
     /// How many of the host's words it knows.
     heard: usize,
+}
+
+/// Stands in until a state is read.
+fn nobody() -> Handoff {
+    Handoff::starting_with("")
 }
 
 /// Why the conversation is not passed on, and whether the worker may name another.
@@ -202,7 +214,7 @@ impl Handing {
         let view = self.done(&leg, came, desk, wants);
         let (from, Pass { to, note }) = (leg.worker, pass);
         (self.strays, self.passed) = (0, self.passed + 1);
-        *self.pairs.entry((from.clone(), to.clone())).or_default() += 1;
+        *self.pairs.entry(from.clone()).or_default().entry(to.clone()).or_default() += 1;
         self.held.push(Held { worker: from.clone(), view, heard: self.gone_along() });
         desk.tell(wants, || Notice::HandedOff { from: from.clone(), to: to.clone(), note: note.clone() });
         let whom = Recipient::One(to.clone());
@@ -225,7 +237,7 @@ impl Handing {
         if self.passed >= self.handoff.most {
             return last(format!("it was passed on {} times, and more is not allowed", self.passed));
         }
-        let times = self.pairs.get(&(from.clone(), to.clone())).copied().unwrap_or(0);
+        let times = self.pairs.get(from).and_then(|to_whom| to_whom.get(to)).copied().unwrap_or(0);
         if times >= self.handoff.repeats {
             return last(format!(
                 "`{from}` has passed it on to `{to}` {times} times, and it goes in circles"
@@ -278,6 +290,24 @@ impl Play for Handing {
     fn so_far(&self, desk: &Desk) -> String {
         let said = desk.reports.iter().rev().find(|report| !report.text.is_empty());
         said.map_or_else(String::new, |report| report.text.to_string())
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
+        let saved: Self = read_play(saved)?;
+        let places: Vec<usize> = saved.leg.iter().map(|leg| leg.place).collect();
+        let working = desk.working().into_iter().map(|place| place as usize);
+        if places.iter().any(|place| *place >= desk.reports.len())
+            || (desk.ending.is_none() && !working.eq(places))
+        {
+            return Err("its state contradicts itself: who works does not have the conversation".to_owned());
+        }
+        let talk = saved.talk.weighed();
+        *self = Self { handoff: self.handoff.clone(), talk, ..saved };
+        Ok(())
     }
 
     fn shown(&self) -> Shown {

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use levity_core::{Content, History, Media, MediaSource, Message, Part, Role, ToolErrorKind, ToolResult};
+use serde::{Deserialize, Serialize};
 
 use super::transfer::TRANSFER;
 
 /// What was said, the oldest first; the oldest leave when there is too much.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     messages: VecDeque<Arc<Message>>,
+    #[serde(skip)]
     bytes: usize,
     /// How many have left.
     left: u64,
@@ -27,6 +29,12 @@ impl Record {
         record.left = marked.unwrap_or(0);
         record.extend(messages.iter().skip(usize::from(marked.is_some())));
         record
+    }
+
+    /// The same, with its messages weighed again.
+    pub(super) fn weighed(mut self) -> Self {
+        self.bytes = self.messages.iter().map(|message| weight(message)).fold(0, usize::saturating_add);
+        self
     }
 
     pub(super) fn extend<'a>(&mut self, messages: impl IntoIterator<Item = &'a Arc<Message>>) {

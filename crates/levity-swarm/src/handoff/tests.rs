@@ -34,7 +34,10 @@ fn swarm() -> Swarm {
 
 /// A machine, and what it wants and tells.
 struct Driven {
+    swarm: Swarm,
     machine: SwarmMachine,
+    /// The same, built again before each input from what it saved.
+    again: SwarmMachine,
     wanted: Vec<(EffectId, ChildRun)>,
     told: Vec<Notice>,
 }
@@ -44,15 +47,26 @@ impl Driven {
         Self::with(swarm, None)
     }
 
+    /// Before its first input.
+    fn fresh(swarm: &Swarm) -> Self {
+        let (machine, again) = (swarm.machine("Do it."), swarm.machine("Do it."));
+        Self { swarm: swarm.clone(), machine, again, wanted: Vec::new(), told: Vec::new() }
+    }
+
     fn with(swarm: &Swarm, wrap: Option<Limit>) -> Self {
-        let mut driven = Self { machine: swarm.machine("Do it."), wanted: Vec::new(), told: Vec::new() };
+        let mut driven = Self::fresh(swarm);
         driven.apply(Input::Begin { run: "r".into(), wrap });
         driven
     }
 
     fn apply(&mut self, input: Input) {
-        let mut step = Step::new();
+        let (mut step, mut same) = (Step::new(), Step::new());
+        let saved = serde_json::from_str(&self.again.save().to_string()).unwrap();
+        self.again = self.swarm.restore(&saved).unwrap();
+        self.again.apply(input.clone(), &mut same);
         self.machine.apply(input, &mut step);
+        assert_eq!(format!("{same:?}"), format!("{step:?}"), "restored from {saved}");
+        assert_eq!(self.again.save().to_string(), self.machine.save().to_string(), "restored from {saved}");
         self.told.extend(step.events.iter().filter_map(Notice::of));
         for (id, effect) in step.effects {
             let Effect::Child(child) = effect else { panic!("a handoff wants runs below it alone") };
@@ -205,7 +219,7 @@ fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
 
 #[test]
 fn words_before_the_beginning_are_part_of_the_first_leg() {
-    let mut machine = Driven { machine: swarm().machine("Do it."), wanted: Vec::new(), told: Vec::new() };
+    let mut machine = Driven::fresh(&swarm());
     machine.say("Soon.");
     machine.apply(Input::Begin { run: "r".into(), wrap: None });
     assert_eq!(machine.now().1.task, "Do it.\n\nSoon.");
@@ -294,6 +308,7 @@ async fn it_keeps_the_promises_of_machines() {
         conformance::machine(|| swarm.machine("Do it.")).await;
         conformance::machine_restored(|| swarm.machine("Do it."), |state| swarm.restore(&state).unwrap())
             .await;
+        conformance::machine_damaged(|| swarm.machine("Do it."), |state| swarm.restore(state)).await;
     }
 }
 

@@ -5,18 +5,22 @@ use std::sync::Arc;
 
 use levity_core::Step as Wants;
 use levity_graph::Drafts;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Router;
 use crate::delegated::{Delegated, list};
 use crate::desk::{Came, Desk, Duty};
-use crate::machine::{Play, Shown};
+use crate::machine::{Play, Shown, read_play};
 use crate::names::ROUTER;
 use crate::notice::{Notice, PlannedBy};
 use crate::plan::{Delegation, Order};
 use crate::rules::Start;
 
 /// Plans, has the workers work, and puts together what they said.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Routed {
+    #[serde(skip, default = "Router::keywords")]
     pub(super) router: Router,
     /// Which round, from 1; 0 before the first plan is asked for.
     pub(super) round: u32,
@@ -97,6 +101,17 @@ impl Play for Routed {
 
     fn so_far(&self, desk: &Desk) -> String {
         list(desk)
+    }
+
+    fn save(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
+        let saved: Self = read_play(saved)?;
+        let work = saved.work.resumed(ROUTER, desk)?;
+        *self = Self { router: self.router.clone(), work, ..saved };
+        Ok(())
     }
 
     fn shown(&self) -> Shown {

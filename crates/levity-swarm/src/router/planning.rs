@@ -26,7 +26,7 @@ impl Routed {
 
     /// Asks the router for the plan of the next round.
     pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut Wants) {
-        self.round += 1;
+        self.round = self.round.saturating_add(1);
         self.drafts = Drafts::default();
         if !self.router.plans() {
             return self.fall_back("there is no router", desk, wants);
@@ -38,7 +38,7 @@ impl Routed {
         let mut work = Work::new(self.brief(desk)).within(self.router.timeout);
         work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
-        let (round, attempt) = (self.round, self.drafts.rejected() + 1);
+        let (round, attempt) = (self.round, self.drafts.rejected().saturating_add(1));
         desk.tell(wants, || Notice::Planning { round, attempt, effect });
     }
 

@@ -1,6 +1,6 @@
 //! Routers and workers of all kinds, and everything that can happen to them.
 
-use levity_test::conformance::{machine, machine_restored};
+use levity_test::conformance::{machine, machine_damaged, machine_restored};
 
 use self::world::{Setting, swarm};
 
@@ -19,5 +19,6 @@ async fn it_keeps_what_machines_promise() {
         };
         machine(make).await;
         machine_restored(make, |state| swarm.restore(&state).unwrap()).await;
+        machine_damaged(make, |state| swarm.restore(state)).await;
     }
 }

@@ -325,6 +325,7 @@ async fn the_machine_keeps_the_contract() {
         conformance::machine(|| swarm.machine("When?")).await;
         let restore = |state: serde_json::Value| swarm.restore(&state).unwrap();
         conformance::machine_restored(|| swarm.machine("When?"), restore).await;
+        conformance::machine_damaged(|| swarm.machine("When?"), |state| swarm.restore(state)).await;
     }
 }
 

@@ -22,7 +22,7 @@ impl Machine for Talk {
     }
 
     fn save(&self) -> Value {
-        json!({"words": self.words})
+        json!({"words": self.words, "bus": self.bus.messages().collect::<Vec<_>>(), "ending": self.ending})
     }
 
     fn apply(&mut self, input: Input, step: &mut Step) {

@@ -107,7 +107,7 @@ fn crew(pattern: Steps, pilot: ScriptedModel, watch: ScriptedModel) -> Swarm {
 }
 
 /// Three who answer and then vote; the cook fails once with each task.
-fn voters(runtime: &Runtime, world: &Arc<Tally>) -> Swarm {
+pub(crate) fn voters(runtime: &Runtime, world: &Arc<Tally>) -> Swarm {
     let voter = |name: &'static str, whom: &'static str| {
         let world = world.clone();
         let model = FunctionModel::new(move |request| {
@@ -186,6 +186,7 @@ async fn own_pattern_keeps_what_machines_promise() {
     let swarm = voters(&Runtime::new(), &Arc::default());
     conformance::machine(|| swarm.machine("Go.")).await;
     conformance::machine_restored(|| swarm.machine("Go."), |state| swarm.restore(&state).unwrap()).await;
+    conformance::machine_damaged(|| swarm.machine("Go."), |state| swarm.restore(state)).await;
 }
 
 #[tokio::test]

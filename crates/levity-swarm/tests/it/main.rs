@@ -16,5 +16,6 @@ mod ready;
 mod resume;
 mod rounds;
 mod router;
+mod saved;
 mod steer;
 mod upgrade;

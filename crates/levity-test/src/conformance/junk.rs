@@ -32,6 +32,43 @@ impl Junk {
         (index < all.len()).then(|| all.swap_remove(index))
     }
 
+    /// A place among so many.
+    pub(super) fn place(&mut self, of: usize) -> usize {
+        usize::try_from(self.below(of as u64)).unwrap_or_default()
+    }
+
+    /// Changes a state in a place or two.
+    pub(super) fn damage(&mut self, state: &mut Value) {
+        for _ in 0..=self.below(2) {
+            let mut found = Vec::new();
+            places(state, &[], &mut found);
+            let (from, to) = (self.pick(&found), self.pick(&found));
+            let other = from.and_then(|from| self.odd(state, from));
+            if let Some(to) = to {
+                change(state, to, other);
+            }
+        }
+    }
+
+    /// Something that does not belong where it is put; nothing, to have what is there removed.
+    fn odd(&mut self, state: &Value, from: &[String]) -> Option<Value> {
+        let numbers = [0, 1, 7, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
+        match self.below(9) {
+            0 | 1 => None,
+            2..5 => self.pick(numbers).map(Value::from),
+            // What stands elsewhere.
+            5 => from
+                .iter()
+                .try_fold(state, |value, key| {
+                    value.get(key).or_else(|| value.get(key.parse::<usize>().ok()?))
+                })
+                .cloned(),
+            6 => Some(json!(ODD_TEXT)),
+            7 => Some(json!([])),
+            _ => Some(self.value()),
+        }
+    }
+
     /// The `n`th input of a run in which these effects were asked for.
     pub(super) fn input(&mut self, n: usize, wanted: &[(EffectId, Effect)]) -> Input {
         let run = RunId::new("r1");
@@ -155,5 +192,40 @@ impl Junk {
     fn value(&mut self) -> Value {
         let values = [json!(null), json!({"sum": 7}), json!([1, [2, [3]]]), json!("{\"a\": 1}"), json!(1.5)];
         self.pick(values).unwrap_or_default()
+    }
+}
+
+/// The places of all values in a value, as JSON pointers without escapes.
+fn places(value: &Value, above: &[String], found: &mut Vec<Vec<String>>) {
+    let below: Vec<(String, &Value)> = match value {
+        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect(),
+        Value::Object(map) => map.iter().map(|(key, item)| (key.clone(), item)).collect(),
+        _ => return,
+    };
+    for (key, item) in below {
+        let place = [above, &[key]].concat();
+        found.push(place.clone());
+        places(item, &place, found);
+    }
+}
+
+/// Puts another value in a place, or removes what is there.
+fn change(value: &mut Value, place: &[String], other: Option<Value>) {
+    let Some((key, rest)) = place.split_first() else { return };
+    let at = key.parse().unwrap_or(usize::MAX);
+    match (value, other) {
+        (Value::Object(map), None) if rest.is_empty() => drop(map.shift_remove(key)),
+        (Value::Array(items), None) if rest.is_empty() => drop(items.remove(at)),
+        (Value::Array(items), other) => {
+            items.get_mut(at).into_iter().for_each(|item| put(item, rest, other.clone()));
+        }
+        (value, other) => value.get_mut(key).into_iter().for_each(|item| put(item, rest, other.clone())),
+    }
+}
+
+fn put(item: &mut Value, rest: &[String], other: Option<Value>) {
+    match (rest, other) {
+        ([], Some(other)) => *item = other,
+        (rest, other) => change(item, rest, other),
     }
 }

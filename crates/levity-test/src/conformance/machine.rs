@@ -1,4 +1,4 @@
-use levity_core::{Effect, EffectId, Input, Limit, Machine, RunId, Status, Step};
+use levity_core::{Effect, EffectId, Ending, Input, Limit, Machine, RunId, Status, Step, Timestamp};
 use serde_json::Value;
 
 use super::check::{calmly, kept, same};
@@ -19,7 +19,8 @@ use super::junk::Junk;
 /// - it ends at once on `Cancel`, as [`Cancelled`](Status::Cancelled), and on `Stop`, wherever it stands;
 /// - once it has ended it wants nothing more, and its ending stays.
 ///
-/// That a machine can be built again from what it saved is checked by [`machine_restored`].
+/// That a machine can be built again from what it saved is checked by [`machine_restored`], and that damaged states do no harm by
+/// [`machine_damaged`].
 ///
 /// # Panics
 /// When a promise is broken.
@@ -37,29 +38,141 @@ pub async fn machine<M: Machine>(make: impl Fn() -> M) {
     }
 }
 
-/// Checks that what a [`Machine`] saves before its first input is enough to build it again.
+/// Checks that what a [`Machine`] saves, at any time between two inputs, is enough to build it again.
 ///
-/// The machine that `restore` builds is compared, over many made-up runs, with one that `make` returns:
-/// same state, effects, events and endings.
+/// `make` returns the same machine each time, before its first input, and `restore` builds one from what it saved. It is fed the
+/// inputs of many made-up runs, and compared with machines that are built again: before the first input, after every input,
+/// and once in the middle. All give the same effects, events, endings and states, byte for byte.
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn machine_restored<M: Machine, R: Machine>(make: impl Fn() -> M, restore: impl Fn(Value) -> R) {
-    let promise = "machine: what `save` returns before the first input is enough to build it again";
-    let again = || {
-        let json = kept(serde_json::to_string(&make().save()), promise);
-        restore(kept(serde_json::from_str(&json), promise))
+    let again = || restored(&make().save(), &restore);
+    same(&again().kind(), &make().kind(), RESTORED);
+    same(&again().save(), &make().save(), RESTORED);
+    for seed in 0..RESTORED_RUNS {
+        let (inputs, _) = explore(make(), seed);
+        let timed: Vec<_> = inputs.into_iter().map(|input| (Timestamp::default(), input)).collect();
+        let at = usize::try_from(seed).unwrap_or_default() % timed.len().max(1);
+        check_restored(&make, &restore, &timed, &[at]);
+    }
+}
+
+/// Checks as [`machine_restored`] does, along the inputs of a run of yours: for states that made-up inputs do not lead to.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn machine_restored_along<M: Machine, R: Machine>(
+    make: impl Fn() -> M,
+    restore: impl Fn(Value) -> R,
+    inputs: impl IntoIterator<Item = Input>,
+) {
+    let timed: Vec<_> = inputs.into_iter().map(|input| (Timestamp::default(), input)).collect();
+    check_restored(&make, &restore, &timed, &(0..timed.len()).collect::<Vec<_>>());
+}
+
+/// Checks that no damaged state of a [`Machine`] makes `restore`, or the machine that it builds, panic.
+///
+/// States that are saved along many made-up runs are changed in one place or in several: a value is removed, or another one is
+/// put there, of another kind or size. `restore` returns an error that says what is wrong, or a machine. A machine takes any input
+/// without a panic, and ends on `Cancel`.
+///
+/// # Panics
+/// When a promise is broken.
+pub async fn machine_damaged<M: Machine, R: Machine>(
+    make: impl Fn() -> M,
+    restore: impl Fn(&Value) -> Result<R, String>,
+) {
+    let promise = "machine: `restore` does not panic on a damaged state";
+    for seed in 0..RESTORED_RUNS {
+        let mut junk = Junk::new(seed);
+        let (inputs, _) = explore(make(), seed);
+        let mut machine = make();
+        for input in inputs.iter().take(junk.place(inputs.len())) {
+            machine.apply(input.clone(), &mut Step::new());
+        }
+        let whole = machine.save();
+        for _ in 0..DAMAGES {
+            let mut state = whole.clone();
+            junk.damage(&mut state);
+            match calmly(|| restore(&state), promise) {
+                Err(why) => {
+                    assert!(!why.trim().is_empty(), "machine: the error of `restore` says what is wrong");
+                }
+                Ok(damaged) => survives(damaged, &inputs, &mut junk),
+            }
+        }
+    }
+}
+
+/// A machine from a damaged state takes inputs, whatever it makes of them, and ends.
+fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
+    let promise = "machine: built from a damaged state, no input makes it panic";
+    let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
+    let mut apply = |input: Input, wanted: &mut Vec<(EffectId, Effect)>| {
+        let mut step = Step::new();
+        calmly(|| machine.apply(input, &mut step), promise);
+        wanted.append(&mut step.effects);
+        machine.ending().is_some()
     };
-    same(&again().kind(), &make().kind(), promise);
-    same(&again().save(), &make().save(), promise);
-    for seed in 0..RUNS {
-        let (inputs, trace) = explore(make(), seed);
-        same(&feed(again(), &inputs), &trace, promise);
+    for input in inputs.iter().take(INPUTS / 6) {
+        apply(input.clone(), &mut wanted);
+        let own = junk.input(1, &wanted);
+        apply(own, &mut wanted);
+    }
+    let cancel = Input::Cancel { reason: "the host wants no more".into() };
+    assert!(apply(cancel, &mut wanted), "machine: built from a damaged state, it ends on `Cancel`");
+    calmly(|| (machine.save(), machine.so_far(Status::Complete)), promise);
+}
+
+const RESTORED: &str =
+    "machine: what `save` returns between two inputs is enough to build it again, in the state that it had";
+
+fn restored<R>(state: &Value, restore: &impl Fn(Value) -> R) -> R {
+    let json = kept(serde_json::to_string(state), RESTORED);
+    let state = kept(serde_json::from_str(&json), RESTORED);
+    calmly(|| restore(state), RESTORED)
+}
+
+/// Feeds inputs, with the time of each, to a machine, to one that is built again after every input, and to those that are
+/// built again once, after so many inputs. All go the same way.
+pub(super) fn check_restored<M: Machine, R: Machine>(
+    make: &impl Fn() -> M,
+    restore: &impl Fn(Value) -> R,
+    inputs: &[(Timestamp, Input)],
+    once: &[usize],
+) {
+    let mut whole = Driven::new(make());
+    let mut often = Driven::new(restored(&make().save(), restore));
+    let mut others: Vec<Driven<R>> = Vec::new();
+    for (n, (at, input)) in inputs.iter().enumerate() {
+        let saved = whole.machine.save();
+        if once.contains(&n) {
+            others.push(whole.restored(&saved, restore));
+        }
+        for other in others.iter_mut().chain([&mut often]) {
+            other.apply_at(*at, input.clone());
+        }
+        whole.apply_at(*at, input.clone());
+        let seen = whole.seen();
+        for other in others.iter().chain([&often]) {
+            let same = other.seen() == seen;
+            assert!(
+                same,
+                "{RESTORED}\nafter input {n}: {input:?}\n   found: {:?}\nexpected: {seen:?}",
+                other.seen()
+            );
+        }
+        often = whole.restored(&often.machine.save(), restore);
     }
 }
 
 /// How many runs are made up.
 const RUNS: u64 = 100;
+/// In how many of them it is built again after every input, or from damaged states.
+const RESTORED_RUNS: u64 = 15;
+/// How often a state of each is damaged.
+const DAMAGES: usize = 20;
 /// How many inputs each has.
 const INPUTS: usize = 60;
 
@@ -128,9 +241,29 @@ impl<M: Machine> Driven<M> {
         Self { machine, run: RunId::new("r1"), wanted: Vec::new(), trace: Vec::new() }
     }
 
+    /// A machine that is built again from what this one saved, with the same past.
+    fn restored<R: Machine>(&self, saved: &Value, restore: &impl Fn(Value) -> R) -> Driven<R> {
+        let machine = restored(saved, restore);
+        Driven { machine, run: self.run.clone(), wanted: self.wanted.clone(), trace: Vec::new() }
+    }
+
+    /// All that can be seen of it after its last input.
+    fn seen(&self) -> (Option<&String>, String, Ending) {
+        let so_far = self.machine.so_far(Status::Complete);
+        (self.trace.last(), self.machine.save().to_string(), so_far)
+    }
+
     fn apply(&mut self, input: Input) {
+        self.apply_at(Timestamp::default(), input);
+    }
+
+    fn apply_at(&mut self, at: Timestamp, input: Input) {
         let before = self.machine.ending().cloned();
+        if let Input::Begin { run, .. } = &input {
+            self.run = run.clone();
+        }
         let mut step = Step::new();
+        step.set_at(at);
         let told = format!("{input:?}");
         calmly(|| self.machine.apply(input, &mut step), PANIC);
         let after = self.machine.ending();

@@ -4,9 +4,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use levity_core::{Ask, Decision, Entry, Error, Event, EventKind, Journal as _, RunId};
+use levity_core::{
+    Ask, Command, Decision, Entry, Error, Event, EventKind, Input, Journal, Record, RunId, Timestamp,
+};
 use levity_runtime::{MemoryJournal, Run, RunHandle, Runnable, Runtime, replay_run};
 
+use serde_json::Value;
+
+use super::machine::check_restored;
 use crate::crash::{Crashes, Life};
 
 /// Tests a kind of run: an agent, a team, a swarm, a machine of your own. Needs the feature `runtime`.
@@ -15,7 +20,8 @@ use crate::crash::{Crashes, Life};
 /// scripts that go [by history](crate::ScriptedModel::by_history). `input` is the input of each run. `show` turns an output into
 /// what must be the same, whatever happened on the way.
 ///
-/// Checked are: a replay that tells the same events; a crash after every record, and a run resumed from its records and from snapshots; a fork from every record; a
+/// Checked are: a replay that tells the same events; a machine that is built again after every record, from what it saved; a crash after
+/// every record, and a run resumed from its records and from snapshots; a fork from every record; a
 /// pause; a cancel, which stays; a run that is stopped and resumed; questions answered by a function, by the handle, and after the run
 /// was parked. Every question is answered with yes. Not checked: limits, messages to the run, and effects that happen twice, for which
 /// [`crash`](crate::crash) has a tally.
@@ -42,6 +48,7 @@ pub async fn runnable<W, T>(
     let suite = Suite { make, input, show };
     let whole = suite.whole().await;
     suite.replayed(&whole).await;
+    suite.restored(&whole).await;
     suite.crashed(&whole).await;
     suite.forked(&whole).await;
     suite.paused(&whole).await;
@@ -49,6 +56,25 @@ pub async fn runnable<W, T>(
     suite.stopped(&whole).await;
     suite.approved_by_the_handle(&whole).await;
     suite.parked(&whole).await;
+}
+
+/// Checks that the machine of a run that is in a journal can be built again after every record, from what it saved: what follows
+/// gives the same effects, events, ending and states, byte for byte. Needs the feature `runtime`.
+///
+/// # Panics
+/// When a promise is broken, or the run is not in the journal.
+pub async fn recorded<W: Runnable>(what: &W, journal: &dyn Journal, run: &RunId) {
+    let records = journal.read(run).await.expect("Runnable: the run is in the journal");
+    let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
+        panic!("Runnable: the first record of a run opens it");
+    };
+    let restore = |state: Value| match what.restore(&opened.machine, &state) {
+        Ok(machine) => machine,
+        Err(why) => panic!("Runnable: a state that its machine saved cannot be restored: {why}\n{state}"),
+    };
+    let inputs: Vec<_> = records.iter().flat_map(|record| inputs(run, record)).collect();
+    let every: Vec<usize> = (0..inputs.len()).collect();
+    check_restored(&|| restore(opened.state.clone()), &restore, &inputs, &every);
 }
 
 struct Suite<M, I, S> {
@@ -127,6 +153,10 @@ where
         let told: Vec<_> = whole.events.iter().filter(lasts).collect();
         let again: Vec<_> = replayed.events.iter().filter(lasts).collect();
         assert_eq!(told, again, "Runnable: a replay tells the same events");
+    }
+
+    async fn restored(&self, whole: &Whole<T>) {
+        recorded(&(self.make)(Runtime::new()), &whole.journal, &id()).await;
     }
 
     async fn crashed(&self, whole: &Whole<T>) {
@@ -224,4 +254,22 @@ async fn approve<W: Runnable>(mut run: RunHandle<W>) -> Result<W::Output, Error>
         }
     }
     run.await
+}
+
+/// What a record is for the machine of its run.
+fn inputs(run: &RunId, record: &Record) -> Vec<(Timestamp, Input)> {
+    let inputs = match record.entry.clone() {
+        Entry::Opened(opened) => {
+            let begin = Input::Begin { run: run.clone(), wrap: opened.wrap };
+            opened.low.map(Input::Low).into_iter().chain([begin]).collect()
+        }
+        Entry::Finished { effect, outcome, .. } => vec![Input::Finished { effect, outcome }],
+        Entry::Wrapped(limit) => vec![Input::Wrap(limit)],
+        Entry::Low(limit) => vec![Input::Low(limit)],
+        Entry::Stopped(limit) => vec![Input::Stop(limit)],
+        Entry::Commanded(Command::Say { message }) => vec![Input::Say(message)],
+        Entry::Commanded(Command::Cancel { reason }) => vec![Input::Cancel { reason }],
+        _ => Vec::new(),
+    };
+    inputs.into_iter().map(|input| (record.at, input)).collect()
 }

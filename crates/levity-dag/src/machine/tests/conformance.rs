@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_test::conformance::{machine, machine_restored};
+use levity_test::conformance::{machine, machine_damaged, machine_restored};
 use serde_json::json;
 
 use super::driver::start;
@@ -15,6 +15,7 @@ async fn check(rules: &Arc<Rules>, start: &Start) {
     let make = || GraphMachine::new(rules.clone(), start.clone());
     machine(make).await;
     machine_restored(make, |state| GraphMachine::restore(rules.clone(), &state).unwrap()).await;
+    machine_damaged(make, |state| GraphMachine::restore(rules.clone(), state)).await;
 }
 
 #[tokio::test]

@@ -312,6 +312,11 @@ fn me(call: &ToolCall) -> StepId {
 
 /// The events of a machine that is fed the same once more.
 pub(super) fn fed(mut machine: GraphMachine, inputs: &[Input]) -> Vec<String> {
+    fed_more(&mut machine, inputs)
+}
+
+/// The events of a machine that goes on.
+pub(super) fn fed_more(machine: &mut GraphMachine, inputs: &[Input]) -> Vec<String> {
     let mut trace = Vec::new();
     for input in inputs {
         let mut wants = Wants::new();

@@ -7,12 +7,13 @@ use levity_core::{
 };
 use levity_loop::Guarded;
 use levity_runtime::Job;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::*;
 
 /// Wants a call of a model, a call of a tool and a child, one after the other, and ends with all that came of them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Three {
     came: Vec<String>,
     ending: Option<Ending>,
@@ -28,7 +29,7 @@ impl Machine for Three {
     }
 
     fn save(&self) -> Value {
-        Value::Null
+        json!(self)
     }
 
     fn apply(&mut self, input: Input, step: &mut Step) {
@@ -62,6 +63,7 @@ impl Machine for Three {
 }
 
 /// Ends at once with what it was made with.
+#[derive(Serialize, Deserialize)]
 struct Says(String, Option<Ending>);
 
 impl Machine for Says {
@@ -70,7 +72,7 @@ impl Machine for Says {
     }
 
     fn save(&self) -> Value {
-        json!(self.0)
+        json!(self)
     }
 
     fn apply(&mut self, _: Input, _: &mut Step) {
@@ -121,11 +123,14 @@ impl Executor for Own {
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
-        let input = saved.and_then(Value::as_str).map_or_else(|| child.input.to_string(), str::to_owned);
+        let machine = match saved {
+            Some(saved) => Says::deserialize(saved).unwrap(),
+            None => Says(child.input.to_string(), None),
+        };
         if saved.is_none() {
-            self.0.lock().unwrap().push(input.clone());
+            self.0.lock().unwrap().push(machine.0.clone());
         }
-        Ok(Child::new(Says(input, None), Arc::new(Self::default()), Limits::new()))
+        Ok(Child::new(machine, Arc::new(Self::default()), Limits::new()))
     }
 }
 
@@ -226,7 +231,7 @@ async fn guarded_executor_screens_messages_to_its_run() {
         }
 
         fn save(&self) -> Value {
-            Value::Null
+            json!(self.0)
         }
 
         fn apply(&mut self, input: Input, step: &mut Step) {

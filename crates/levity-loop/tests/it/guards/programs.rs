@@ -4,6 +4,7 @@ use levity_core::{
     Ask, Child, Effect, EffectId, Ending, Executor, Input, Limits, Machine, MachineKind, Outcome, Program,
     Status, Step, ToolCall, ToolError, ToolRun, ToolSpec,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::*;
@@ -11,6 +12,7 @@ use super::*;
 /// Calls a tool twice, and returns what it returned.
 struct Twice(ToolSpec);
 
+#[derive(Serialize, Deserialize)]
 struct Calls {
     tool: String,
     results: Vec<String>,
@@ -24,7 +26,7 @@ impl Machine for Calls {
     }
 
     fn save(&self) -> Value {
-        json!(self.tool)
+        json!(self)
     }
 
     fn apply(&mut self, input: Input, step: &mut Step) {
@@ -73,10 +75,11 @@ impl Program for Twice {
     async fn child(
         &self,
         _: &Value,
-        _: Option<&Value>,
+        saved: Option<&Value>,
         caller: Arc<dyn Executor>,
     ) -> Result<Child, ToolError> {
-        let machine = Calls { tool: "look_up".to_owned(), results: Vec::new(), run: None, ending: None };
+        let new = Calls { tool: "look_up".to_owned(), results: Vec::new(), run: None, ending: None };
+        let machine = saved.map_or(new, |saved| Calls::deserialize(saved).unwrap());
         Ok(Child::new(machine, caller, Limits::new()))
     }
 }

@@ -11,6 +11,8 @@ use crate::{BusMessage, Delegation, Notice, ReportStatus, Swarm, Then};
 /// A machine under way, and what is known of it from outside.
 pub(super) struct Driver {
     pub(super) machine: SwarmMachine,
+    /// What it saved before its first input.
+    first: serde_json::Value,
     pub(super) swarm: Swarm,
     setting: Setting,
     answers: Vec<Answer>,
@@ -39,6 +41,7 @@ impl Driver {
     pub(super) fn new(setting: &Setting, answers: &[Answer], fates: &[Fate]) -> Self {
         let swarm = swarm(setting);
         Self {
+            first: swarm.machine("Build a house.").save(),
             machine: swarm.machine("Build a house."),
             swarm,
             setting: setting.clone(),
@@ -204,10 +207,13 @@ impl Driver {
         }
     }
 
-    /// The same inputs, in a machine that was built again: what comes of each.
+    /// The same inputs, in a machine that is built again before each of them: what comes of each.
     pub(super) fn again(&self) -> Vec<String> {
-        let mut machine = self.swarm.restore(&self.machine.save()).unwrap();
+        let mut machine = self.swarm.restore(&self.first).unwrap();
         let each = self.inputs.iter().map(|(input, at)| {
+            let saved = machine.save().to_string();
+            machine = self.swarm.restore(&serde_json::from_str(&saved).unwrap()).unwrap();
+            assert_eq!(machine.save().to_string(), saved);
             let mut wants = Wants::new();
             wants.set_at(*at);
             machine.apply(input.clone(), &mut wants);

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
@@ -6,6 +6,7 @@ use levity_core::{
     Outcome, Request, RunId, Status, Step, ToolCall, ToolRun,
 };
 use levity_test::conformance;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{block_on, refuses};
@@ -30,12 +31,24 @@ enum Flaw {
     WantsAfterEnd,
     EndsTwice,
     SavesTooLittle,
+    ForgetsWhatIsOpen,
+    ForgetsItsEnding,
+    RestoresAnything,
 }
 
 /// Asks the model, calls the tools it wants, and ends with its first word: as small as an agent can be.
 #[derive(Default)]
 struct Agent {
     flaw: Flaw,
+    goal: String,
+    run: Option<RunId>,
+    last: u64,
+    open: HashMap<EffectId, Option<ToolCall>>,
+    ending: Option<Ending>,
+}
+
+#[derive(Deserialize)]
+struct Saved {
     goal: String,
     run: Option<RunId>,
     last: u64,
@@ -52,8 +65,24 @@ impl Agent {
     }
 
     fn restore(flaw: Flaw, state: &Value) -> Self {
-        let goal = if flaw == Flaw::SavesTooLittle { "" } else { state["goal"].as_str().unwrap_or_default() };
-        Self { goal: goal.into(), ..Self::new(flaw) }
+        Self::try_restore(flaw, state).unwrap()
+    }
+
+    fn try_restore(flaw: Flaw, state: &Value) -> Result<Self, String> {
+        let saved = Saved::deserialize(state).map_err(|error| error.to_string());
+        let Saved { goal, run, last, open, ending } = match flaw {
+            Flaw::RestoresAnything => saved.unwrap(),
+            _ => saved?,
+        };
+        if last.checked_add(1_000).is_none() {
+            return Err("it has too many effects".to_owned());
+        }
+        Ok(match flaw {
+            Flaw::SavesTooLittle => Self { flaw, goal: String::new(), run, last, open, ending },
+            Flaw::ForgetsWhatIsOpen => Self { goal, run, last, ending, ..Self::new(flaw) },
+            Flaw::ForgetsItsEnding => Self { goal, run, last, open, ..Self::new(flaw) },
+            _ => Self { flaw, goal, run, last, open, ending },
+        })
     }
 
     fn want(&mut self, call: Option<ToolCall>, effect: impl FnOnce(EffectId) -> Effect, step: &mut Step) {
@@ -124,9 +153,12 @@ impl Machine for Agent {
     fn save(&self) -> Value {
         match self.flaw {
             Flaw::SaveChanges => {
-                json!({"goal": self.goal, "at": CLOCK.fetch_add(1, Ordering::SeqCst)})
+                json!({"goal": self.goal, "last": 0, "open": {}, "at": CLOCK.fetch_add(1, Ordering::SeqCst)})
             }
-            _ => json!({"goal": self.goal}),
+            _ => {
+                let open: BTreeMap<_, _> = self.open.iter().collect();
+                json!({"goal": self.goal, "run": self.run, "last": self.last, "open": open, "ending": self.ending})
+            }
         }
     }
 
@@ -170,6 +202,8 @@ fn passes_what_is_right() {
     block_on(conformance::machine(|| Box::new(Agent::new(Flaw::None)) as Box<dyn Machine>));
     let restore = |state: Value| Agent::restore(Flaw::None, &state);
     block_on(conformance::machine_restored(|| Agent::new(Flaw::None), restore));
+    let restore = |state: &Value| Agent::try_restore(Flaw::None, state);
+    block_on(conformance::machine_damaged(|| Agent::new(Flaw::None), restore));
 }
 
 #[test]
@@ -196,9 +230,16 @@ fn refuses_flaws() {
 
 #[test]
 fn refuses_what_cannot_be_restored() {
-    let promise = "machine: what `save` returns before the first input is enough to build it again";
-    for flaw in [Flaw::SavesTooLittle, Flaw::SaveChanges] {
+    let promise = "machine: what `save` returns between two inputs is enough to build it again, in the state that it had";
+    for flaw in [Flaw::SavesTooLittle, Flaw::SaveChanges, Flaw::ForgetsWhatIsOpen, Flaw::ForgetsItsEnding] {
         let restore = |state: Value| Agent::restore(flaw, &state);
         refuses(conformance::machine_restored(|| Agent::new(flaw), restore), promise);
     }
+}
+
+#[test]
+fn refuses_what_panics_on_a_damaged_state() {
+    let restore = |state: &Value| Agent::try_restore(Flaw::RestoresAnything, state);
+    let promise = "machine: `restore` does not panic on a damaged state";
+    refuses(conformance::machine_damaged(|| Agent::new(Flaw::None), restore), promise);
 }

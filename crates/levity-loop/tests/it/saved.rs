@@ -1,0 +1,89 @@
+//! Runs of agents whose machines are built again after every record.
+
+use std::sync::Arc;
+
+use levity_core::{Ask, Decision, Hints, Journal as _, ModelCard, ModelErrorKind, ToolOutput};
+use levity_loop::{Agent, AgentBuilder, PlanByModel, ReflectByModel};
+use levity_memory::InMemory;
+use levity_runtime::{MemoryJournal, Runtime};
+use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn, conformance};
+use levity_tools::{Policy, Rule};
+use serde_json::json;
+
+/// A tool that answers with so many words.
+fn look(words: usize) -> RecordingTool {
+    RecordingTool::new("look", move |_| Ok(ToolOutput::text("word ".repeat(words))))
+        .with_hints(Hints::new().read_only())
+}
+
+fn kept(builder: AgentBuilder) -> (Agent, MemoryJournal) {
+    let journal = MemoryJournal::new();
+    let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::auto());
+    (builder.runtime(runtime).build().unwrap(), journal)
+}
+
+/// Runs it, and checks its machine; returns how many records there were.
+async fn check(builder: AgentBuilder) -> usize {
+    let (agent, journal) = kept(builder);
+    agent
+        .run("Find the key")
+        .id("r")
+        .on_ask(|_: &Ask| Decision::edit(json!({"at": "edited"})))
+        .await
+        .unwrap();
+    conformance::recorded(&agent, &journal, &"r".into()).await;
+    journal.read(&"r".into()).await.unwrap().len()
+}
+
+#[tokio::test]
+async fn agent_is_restored_between_calls_questions_and_reflections() {
+    let model = ScriptedModel::new()
+        .reply("1. Look.\n2. Answer.")
+        .turn(
+            Turn::new()
+                .call("look", json!({"at": 1}))
+                .call("look", json!({"at": 2}))
+                .call("nothing", json!({})),
+        )
+        .reply("Look elsewhere.")
+        .call("look", json!({"at": 3}))
+        .reply("Good.")
+        .reply("Found it.");
+    let policy = Policy::new().rule(Rule::tool("look").ask("it looks"));
+    let builder = Agent::builder(model).tool(look(3)).policy(policy);
+    assert!(check(builder.planner(PlanByModel::new()).reflector(ReflectByModel::new())).await > 20);
+}
+
+#[tokio::test]
+async fn agent_is_restored_between_summaries() {
+    let calls = (0..12).fold(ScriptedModel::new(), |model, n| {
+        model.call("look", json!({"at": n, "why": "x ".repeat(1_500)}))
+    });
+    let model = calls.reply("Found it.").with_card(ModelCard::new("test", "small").with_window(12_000));
+    let summaries =
+        ScriptedModel::new().reply("It looked.").fail(ModelErrorKind::BadRequest).reply("It looked around.");
+    let builder = Agent::builder(model).model_for("summariser", summaries).tool(look(800)).max_turns(40);
+    assert!(check(builder).await > 50);
+}
+
+#[tokio::test]
+async fn agent_is_restored_with_long_results_and_tools_that_are_found() {
+    let model = ScriptedModel::new()
+        .call("find_tools", json!({"query": "look"}))
+        .call("look", json!({}))
+        .call("read_result", json!({"id": "call-2", "from": 0}))
+        .reply("Found it.");
+    let builder = Agent::builder(model).tool(look(40_000)).tool_search(0);
+    assert!(check(builder).await > 8);
+}
+
+#[tokio::test]
+async fn agent_is_restored_in_its_conversation() {
+    let model = ScriptedModel::new().reply("Hello.").call("look", json!({})).reply("Found it.");
+    let (agent, journal) = kept(Agent::builder(model).tool(look(3)).memory(Arc::new(InMemory::new())));
+    agent.run("Hello").conversation("c").id("first").await.unwrap();
+    agent.run("Find the key").conversation("c").id("second").await.unwrap();
+    for run in ["first", "second"] {
+        conformance::recorded(&agent, &journal, &run.into()).await;
+    }
+}
