@@ -165,6 +165,9 @@ pub(super) fn check_restored<M: Machine, R: Machine>(
         }
         often = whole.restored(&often.machine.save(), restore);
     }
+    let last = whole.restored(&whole.machine.save(), restore);
+    same(&last.machine.ending(), &whole.machine.ending(), RESTORED);
+    same(&last.machine.save().to_string(), &whole.machine.save().to_string(), RESTORED);
 }
 
 /// How many runs are made up.
