@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub(crate) struct Driver<M> {
     effects: UnderWay<Performed>,
     children: UnderWay<Performed>,
     /// Withdraws questions about effects from those who were asked.
-    asked: Vec<(EffectId, AbortHandle)>,
+    asked: BTreeMap<EffectId, AbortHandle>,
     preparing: Preparing,
     screening: screen::Screening,
     resting: Resting,
@@ -237,7 +238,7 @@ impl<M: Machine + 'static> Driver<M> {
             line,
             effects: UnderWay::new(),
             children: UnderWay::new(),
-            asked: Vec::new(),
+            asked: BTreeMap::new(),
             preparing: Preparing::default(),
             screening: screen::Screening::default(),
             resting: Resting::default(),
@@ -467,14 +468,15 @@ impl<M: Machine + 'static> Driver<M> {
         answer: impl Future<Output = EffectResult> + Send + 'static,
     ) {
         let (handle, registration) = AbortHandle::new_pair();
-        self.asked.retain(|(_, handle)| !handle.is_aborted());
-        self.asked.push((id, handle));
+        self.asked.insert(id, handle);
         let answer = Abortable::new(answer, registration);
         self.effects.push(Box::pin(async move { (id, Ok(answer.await.ok())) }));
     }
 
     fn withdraw(&mut self, id: EffectId) {
-        self.asked.iter().filter(|(of, _)| *of == id).for_each(|(_, handle)| handle.abort());
+        if let Some(handle) = self.asked.remove(&id) {
+            handle.abort();
+        }
     }
 
     /// Waits until the time that was written when the wait began, and never longer than it was to be: the
@@ -555,6 +557,7 @@ impl<M: Machine + 'static> Driver<M> {
     fn finished(&mut self, first: Performed) -> Result<(), RuntimeError> {
         let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.lateness());
         while let Some((id, performed)) = next.take() {
+            self.asked.remove(&id);
             done.extend(performed?.map(|result| (id, result)));
             if done.len() < BATCH && (done.len() <= 1 || !late.is_late()) {
                 next = self.performed_by_now();

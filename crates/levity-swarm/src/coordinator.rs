@@ -302,6 +302,7 @@ impl Coordinated {
     fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
         if self.work.pump(false, desk, wants) {
             self.round = self.round.saturating_add(1);
+            self.work.end_round(desk);
             self.go_on(desk, wants);
         }
     }

@@ -399,6 +399,12 @@ impl Crew {
     /// The round is over: its messages may be shown, and what is kept of the oldest is cut when it is too much.
     pub(crate) fn rise(&mut self, desk: &mut Desk) {
         self.notes.show();
+        self.trim(desk);
+        self.seats.clear();
+    }
+
+    /// Cuts what is kept of the oldest reports when the round, which is over, makes it too much.
+    pub(crate) fn trim(&mut self, desk: &mut Desk) {
         let (bytes, oldest) = &mut self.kept;
         let new = desk.reports[self.base..].iter().map(|report| report.text.len()).sum();
         *bytes = bytes.saturating_add(new);
@@ -410,7 +416,6 @@ impl Crew {
             *bytes = bytes.saturating_add(report.text.len());
             *oldest += 1;
         }
-        self.seats.clear();
     }
 }
 

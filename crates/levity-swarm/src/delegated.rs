@@ -178,6 +178,11 @@ impl Delegated {
         Some((place, heard.signals))
     }
 
+    /// Notes that the round is over: texts of the oldest reports are cut when all of them are too much.
+    pub(crate) fn end_round(&mut self, desk: &mut Desk) {
+        self.crew.trim(desk);
+    }
+
     /// Whether something failed in the round that another could do.
     pub(crate) fn could_be_done(&self, desk: &Desk) -> bool {
         desk.reports[self.base()..].iter().any(|report| report.status == ReportStatus::Failed)

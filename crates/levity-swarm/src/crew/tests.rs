@@ -322,3 +322,34 @@ fn a_thousand_take_part() {
     let kinds = board.machine.desk().bus.messages().filter(|message| message.kind == MessageKind::Entry);
     assert_eq!(kinds.count(), 1_000);
 }
+
+/// Has one worker work, round after round.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+struct Rounds(u32);
+
+impl crate::Coordinator for Rounds {
+    fn name(&self) -> &'static str {
+        "rounds"
+    }
+
+    fn next(&mut self, progress: &crate::SwarmProgress<'_>) -> crate::Move {
+        match progress.round() < self.0 {
+            true => {
+                crate::Move::Work(vec![crate::Delegation::new(format!("r{}", progress.round()), "a", "Go.")])
+            }
+            false => crate::Move::Answer("Done.".to_owned()),
+        }
+    }
+}
+
+#[test]
+fn coordinator_keeps_a_bounded_amount_of_text() {
+    let huge = "x".repeat(200 << 10);
+    let mut rounds = Driven::new(builder(Rounds(400)));
+    while !rounds.open.is_empty() {
+        rounds.says(0, &huge);
+    }
+    let kept: usize = rounds.machine.desk().reports.iter().map(|report| report.text.len()).sum();
+    assert_eq!(rounds.statuses().len(), 400);
+    assert!(kept <= super::MOST_KEPT + 400 * 2 * super::CUT, "{kept}");
+}
