@@ -133,7 +133,13 @@ impl<'a> Git<'a> {
             let folder = self.folder.map_or_else(|| folder.clone(), |below| join(folder, below));
             let files = Parsed::of(self.rest, &BLAME).filter(|_| self.command == "blame");
             let files = files.into_iter().flat_map(|parsed| [parsed.words, parsed.paths].concat());
-            if files.into_iter().any(|file| space.denies(&join(&folder, file))) {
+            // A folder on the way may be a link, also into `.git`, which the kernel leaves open to git.
+            let real = |path: &str| space.root().join(path).canonicalize();
+            let is_denied = |path: &str| {
+                let lies = |real: std::path::PathBuf| repository::relative(space, &real);
+                space.denies(path) || real(path).is_ok_and(|it| lies(it).is_none_or(|it| space.denies(&it)))
+            };
+            if files.into_iter().any(|file| is_denied(&join(&folder, file))) {
                 return Err("it shows a file that is kept apart".to_owned());
             }
             let found = repository::inspect(space, &folder, shows == Shows::Tracked, line)?;

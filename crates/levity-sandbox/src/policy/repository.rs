@@ -197,9 +197,17 @@ fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Fou
     let mut format = Format::default();
     for file in [common.join("config"), git.join("config"), git.join("config.worktree")] {
         if let Some(config) = text(&file, MAX_CONFIG)? {
-            harmless(&config, &git, tree, &mut format)?;
+            // Git takes the format from the first of them alone.
+            let mut said = Format::default();
+            harmless(&config, &git, tree, &mut said)?;
+            match file.parent() == Some(&*common) && file.ends_with("config") {
+                true => format = said,
+                false if said == Format::default() => {}
+                false => return Err(odd()),
+            }
         }
     }
+    let hash = format.hash().ok_or_else(odd)?;
     let own = [tree, &tree.join(".git"), &git];
     // A rule for one of these names hides it from git, too.
     let is_hidden = ["HEAD", "objects", "refs", "config", "commondir"].iter().any(|name| space.denies(name));
@@ -208,7 +216,7 @@ fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Fou
     if has(&common.join("hooks/post-index-change"))? {
         return Err("git would run the hook `post-index-change` of the repository".to_owned());
     }
-    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), format.long_hashes, line)?;
+    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), hash, line)?;
     for inner in inner {
         if has(&inner.join(".git"))? {
             tracks_denied |= look(space, &inner, line)?.tracks_denied;
@@ -249,15 +257,15 @@ fn tracked(
     space: &Workspace,
     tree: &Path,
     index: &Path,
-    long_hashes: bool,
+    hash: usize,
     line: &mut Inspected,
 ) -> Result<(bool, Vec<PathBuf>), String> {
     let Some(bytes) = read(index, line.bytes)? else { return Ok((false, Vec::new())) };
     line.bytes -= bytes.len() as u64;
-    let hash = if long_hashes { 32 } else { 20 };
     let entries = entries(&bytes, hash).ok_or("the repository's index cannot be looked into")?;
     let prefix = relative(space, tree).unwrap_or_default();
     let (mut tracks_denied, mut inner, mut inner_bytes) = (false, Vec::new(), 0);
+    let mut last_folder = tree.to_owned();
     for entry in entries {
         line.check_time()?;
         if !tracks_denied {
@@ -273,7 +281,14 @@ fn tracked(
                 || entry.mode & KIND == FOLDER
                 || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
             if line.looks_at_files && !tracks_denied {
-                tracks_denied = has_other_names(&tree.join(path_of(entry.path.clone())));
+                let file = tree.join(path_of(entry.path.clone()));
+                let folder = file.parent().unwrap_or(tree);
+                if folder != last_folder {
+                    // Git also reads a tracked file behind a link, which may lead into `.git`.
+                    tracks_denied = folder.canonicalize().is_ok_and(|real| real != folder);
+                    folder.clone_into(&mut last_folder);
+                }
+                tracks_denied |= has_other_names(&file);
             }
         }
         if entry.mode & KIND == REPOSITORY {
@@ -330,7 +345,7 @@ fn can_enter(folder: &Path) -> bool {
 }
 
 /// A path relative to the workspace; nothing if it lies elsewhere.
-fn relative(space: &Workspace, real: &Path) -> Option<String> {
+pub(super) fn relative(space: &Workspace, real: &Path) -> Option<String> {
     real.strip_prefix(space.root()).ok()?.to_str().map(str::to_owned)
 }
 
@@ -483,48 +498,60 @@ const HARMLESS: &[(&str, &[&str])] = &[
 const NAMED: [&str; 4] = ["remote", "branch", "submodule", "color"];
 
 /// What settings say of the format of a repository.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Format {
-    long_hashes: bool,
+    version: Option<String>,
+    /// The names of hashes.
+    hashes: Option<String>,
     /// True if it has extensions, which only the format 1 has.
     is_extended: bool,
-    /// True if it is of the format 1.
-    is_first: bool,
     /// True if some version of git does not know it.
     is_strange: bool,
+    /// True if something is said twice, so that it depends on git what counts.
+    is_repeated: bool,
 }
 
 impl Format {
     fn add(&mut self, section: &str, key: &str, value: &str) {
         match (section, key) {
-            ("core", "repositoryformatversion") => match value {
-                "0" => {}
-                "1" => self.is_first = true,
-                _ => self.is_strange = true,
-            },
+            ("core", "repositoryformatversion") => {
+                self.is_repeated |= self.version.replace(value.to_owned()).is_some();
+            }
             ("extensions", "objectformat") => {
                 self.is_extended = true;
-                self.long_hashes |= value.eq_ignore_ascii_case("sha256");
-                self.is_strange |= !matches!(value, "sha1" | "sha256");
+                self.is_repeated |= self.hashes.replace(value.to_owned()).is_some();
             }
             ("extensions", "worktreeconfig" | "preciousobjects") => {
                 self.is_strange |= !matches!(value, "true" | "false");
             }
-            ("extensions", _) => self.is_strange = true,
+            ("extensions", _) => (self.is_extended, self.is_strange) = (true, true),
             _ => {}
+        }
+    }
+
+    /// The length of hashes, if every git that uses the repository takes them to be that long.
+    fn hash(&self) -> Option<usize> {
+        match (self.version.as_deref(), self.hashes.as_deref()) {
+            _ if self.is_repeated => None,
+            (None | Some("0" | "1"), None) | (Some("1"), Some("sha1")) => Some(20),
+            (Some("1"), Some("sha256")) => Some(32),
+            _ => None,
         }
     }
 
     /// Returns whether every git that is in use knows it.
     fn is_known(&self) -> bool {
-        !self.is_strange && (self.is_first || !self.is_extended)
+        !self.is_strange && (self.version.as_deref() == Some("1") || !self.is_extended)
     }
+}
+
+fn odd() -> String {
+    "the repository's settings are written in a way that is not looked into".to_owned()
 }
 
 /// Returns whether settings run nothing. What is written in an unusual way is not understood.
 fn harmless(config: &str, git: &Path, tree: &Path, format: &mut Format) -> Result<(), String> {
     let mut section = String::new();
-    let odd = || "the repository's settings are written in a way that is not looked into".to_owned();
     for line in config.split('\n').map(str::trim) {
         if line.is_empty() || line.starts_with(['#', ';']) {
             if line.ends_with('\\') {
@@ -592,6 +619,8 @@ struct Tracked {
 
 /// How deep the path of an entry may go to be matched with rules.
 const MAX_DEPTH: usize = 128;
+/// Which bits of an entry's flags are the length of its path. A longer path has all of them set.
+const LENGTH: u16 = 0xfff;
 /// The longest path of an entry, as systems have them.
 const LONGEST_PATH: usize = 4096;
 /// How many bytes all paths may have together: version 4 writes a path as what differs from the one before, so that few bytes can mean many.
@@ -608,7 +637,8 @@ fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
     for _ in 0..number(8)? {
         let mode = number(at + 24)?;
         let mut name = at + 40 + hash + 2;
-        if bytes.get(name - 2)? & 0x40 != 0 {
+        let flags = u16::from_be_bytes(bytes.get(name - 2..name)?.try_into().ok()?);
+        if flags & 0x4000 != 0 {
             name += 2;
         }
         let mut path = Vec::new();
@@ -623,14 +653,18 @@ fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
         if path.len() > LONGEST_PATH || total > LONGEST_PATHS {
             return None;
         }
+        // Git goes by the length that is said, as far as it can be said, and finds the next entry behind it.
+        if usize::from(flags & LENGTH) != path.len().min(LENGTH.into()) {
+            return None;
+        }
         at = if version == 4 { end + 1 } else { at + (end - at) / 8 * 8 + 8 };
         last.clone_from(&path);
         entries.push(Tracked { mode, path });
     }
-    // What follows may say that more entries are in another file.
+    // What follows may say that more entries are in another file, or that entries are in other places of this one.
     let content = bytes.len().checked_sub(hash)?;
     while at + 8 <= content {
-        if bytes.get(at..at + 4)? == b"link" {
+        if [b"link", b"EOIE", b"IEOT"].iter().any(|other| bytes[at..].starts_with(*other)) {
             return None;
         }
         at = at.checked_add(8)?.checked_add(usize::try_from(number(at + 4)?).ok()?)?;
