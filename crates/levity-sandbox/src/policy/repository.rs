@@ -50,9 +50,9 @@ pub(super) struct Inspected {
     /// True if files that are tracked are looked at, too: one with several names may be a denied one.
     looks_at_files: bool,
     /// By folder that git begins in, and by whether files are looked at.
-    known: HashMap<(String, bool), Result<Found, String>>,
+    known: HashMap<(String, bool), Result<bool, String>>,
     /// By folder with the files of a repository, and by whether they are looked at. Many folders, and links, lead to the same one.
-    trees: HashMap<(PathBuf, bool), Result<Found, String>>,
+    trees: HashMap<(PathBuf, bool), Result<bool, String>>,
 }
 
 impl Default for Inspected {
@@ -112,17 +112,8 @@ fn after(time: Duration) -> Instant {
     Instant::now() + time
 }
 
-/// The repository that git finds from a folder on, if there is one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// True if it tracks a file that the workspace denies, or may; that is known for sure only if files are looked at.
-    pub(super) tracks_denied: bool,
-    /// True if git surely uses it. Git does not use a repository of another user or of a format that it does not know.
-    /// Some of its commands then go on without one, and read any file that they are given.
-    pub(super) is_used: bool,
-}
-
-/// Looks at the repository that git finds from a folder of the workspace on.
+/// Looks at all repositories that git may use from a folder of the workspace on, and returns whether they track a file that the workspace
+/// denies, or may; that is known for sure only if files are looked at.
 ///
 /// # Errors
 /// Why git may run something for it.
@@ -131,7 +122,7 @@ pub(super) fn inspect(
     folder: &str,
     looks_at_files: bool,
     line: &mut Inspected,
-) -> Result<Found, String> {
+) -> Result<bool, String> {
     let key = (folder.to_owned(), looks_at_files);
     if let Some(known) = line.known.get(&key) {
         return known.clone();
@@ -142,18 +133,17 @@ pub(super) fn inspect(
     found
 }
 
-fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<Found, String> {
+fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool, String> {
     let start = match space.root().join(folder).canonicalize() {
         Ok(start) if start.starts_with(space.root()) => start,
-        Err(error) if is_absent(&error) => return Ok(Found::default()),
+        Err(error) if is_absent(&error) => return Ok(false),
         _ => return Err(format!("`{}` lies elsewhere, or cannot be looked at", short(folder))),
     };
+    let mut tracks_denied = false;
+    // Git goes on with the folders above where it does not use a repository: one of another user, or one whose `HEAD` is hidden from it.
     for folder in start.ancestors().take_while(|folder| folder.starts_with(space.root())) {
         if has(&folder.join(".git"))? {
-            let found = look(space, folder, line)?;
-            // Git does not search above the place where a file system is mounted.
-            let is_used = found.is_used && is_same_device(&start, folder);
-            return Ok(Found { is_used, ..found });
+            tracks_denied |= look(space, folder, line)?;
         }
         let is_bare = has(&folder.join("HEAD"))?
             && (has(&folder.join("objects"))?
@@ -164,24 +154,24 @@ fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<Found
             return Err(format!("git would take `{}` for a repository, and run what it says", short(&name)));
         }
     }
-    Ok(Found::default())
+    Ok(tracks_denied)
 }
 
 /// Looks at the repository whose files are in `tree`, and at those inside it.
-fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
+fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, String> {
     let tree = inside(space, tree)?;
     let key = (tree.clone(), line.looks_at_files);
     if let Some(known) = line.trees.get(&key) {
         return known.clone();
     }
     // A link may lead from a repository back to itself, which adds nothing to what it tracks.
-    line.trees.insert(key.clone(), Ok(Found::default()));
+    line.trees.insert(key.clone(), Ok(false));
     let found = look_into(space, &tree, line);
     line.trees.insert(key, found.clone());
     found
 }
 
-fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
+fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, String> {
     line.check_time()?;
     line.repositories =
         line.repositories.checked_sub(1).ok_or("there are too many repositories to look at")?;
@@ -208,10 +198,6 @@ fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Fou
         }
     }
     let hash = format.hash().ok_or_else(odd)?;
-    let own = [tree, &tree.join(".git"), &git];
-    // A rule for one of these names hides it from git, too.
-    let is_hidden = ["HEAD", "objects", "refs", "config", "commondir"].iter().any(|name| space.denies(name));
-    let is_used = own.iter().all(|path| is_own(path)) && format.is_known() && !is_hidden;
     // The only hook that commands run which change nothing but the index.
     if has(&common.join("hooks/post-index-change"))? {
         return Err("git would run the hook `post-index-change` of the repository".to_owned());
@@ -219,37 +205,10 @@ fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Fou
     let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), hash, line)?;
     for inner in inner {
         if has(&inner.join(".git"))? {
-            tracks_denied |= look(space, &inner, line)?.tracks_denied;
+            tracks_denied |= look(space, &inner, line)?;
         }
     }
-    Ok(Found { tracks_denied, is_used })
-}
-
-/// Returns whether a file belongs to the user that commands run as.
-#[cfg(unix)]
-fn is_own(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw())
-}
-
-#[cfg(not(unix))]
-fn is_own(_: &Path) -> bool {
-    false
-}
-
-/// Returns whether all folders from one up to another are on one file system.
-#[cfg(unix)]
-fn is_same_device(start: &Path, end: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let device = |path: &Path| fs::metadata(path).ok().map(|meta| meta.dev());
-    let first = device(start);
-    first.is_some()
-        && start.ancestors().take_while(|folder| folder.starts_with(end)).all(|it| device(it) == first)
-}
-
-#[cfg(not(unix))]
-fn is_same_device(_: &Path, _: &Path) -> bool {
-    false
+    Ok(tracks_denied)
 }
 
 /// Returns whether an index names a denied file, or may, and where the repositories are that it names.
@@ -350,7 +309,7 @@ pub(super) fn relative(space: &Workspace, real: &Path) -> Option<String> {
 }
 
 /// Whether there is no such file.
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
@@ -503,10 +462,6 @@ struct Format {
     version: Option<String>,
     /// The names of hashes.
     hashes: Option<String>,
-    /// True if it has extensions, which only the format 1 has.
-    is_extended: bool,
-    /// True if some version of git does not know it.
-    is_strange: bool,
     /// True if something is said twice, so that it depends on git what counts.
     is_repeated: bool,
 }
@@ -518,13 +473,8 @@ impl Format {
                 self.is_repeated |= self.version.replace(value.to_owned()).is_some();
             }
             ("extensions", "objectformat") => {
-                self.is_extended = true;
                 self.is_repeated |= self.hashes.replace(value.to_owned()).is_some();
             }
-            ("extensions", "worktreeconfig" | "preciousobjects") => {
-                self.is_strange |= !matches!(value, "true" | "false");
-            }
-            ("extensions", _) => (self.is_extended, self.is_strange) = (true, true),
             _ => {}
         }
     }
@@ -537,11 +487,6 @@ impl Format {
             (Some("1"), Some("sha256")) => Some(32),
             _ => None,
         }
-    }
-
-    /// Returns whether every git that is in use knows it.
-    fn is_known(&self) -> bool {
-        !self.is_strange && (self.version.as_deref() == Some("1") || !self.is_extended)
     }
 }
 

@@ -47,7 +47,7 @@ fn repository_is_looked_at_once_for_a_line() {
     let mut line = patient();
     for _ in 0..1000 {
         let found = inspect(&space, "", true, &mut line);
-        assert_eq!(found, Ok(Found { tracks_denied: false, is_used: cfg!(unix) }));
+        assert_eq!(found, Ok(false));
     }
     for number in 0..100 {
         let name = format!("d{number}");
@@ -83,7 +83,7 @@ fn index_of_deep_paths_is_matched_with_rules_once() {
     let folder = folder_with(&bytes);
     let space = Workspace::open(folder.path()).unwrap();
     let mut line = patient();
-    assert!(inspect(&space, "", true, &mut line).unwrap().tracks_denied);
+    assert!(inspect(&space, "", true, &mut line).unwrap());
     assert_eq!(line.names, MAX_NAMES - 1);
 }
 
@@ -143,31 +143,8 @@ fn repository_that_a_link_leads_back_to_is_looked_at_once() {
     std::os::unix::fs::symlink(".", folder.path().join("aaa")).unwrap();
     let space = Workspace::open(folder.path()).unwrap();
     let mut line = patient();
-    assert!(!inspect(&space, "", true, &mut line).unwrap().tracks_denied);
+    assert!(!inspect(&space, "", true, &mut line).unwrap());
     assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
-}
-
-#[test]
-fn format_that_some_git_does_not_know_is_not_surely_used() {
-    for (config, is_used) in [
-        ("", true),
-        ("[core]\nrepositoryformatversion = 0\n", true),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha1\n", true),
-        ("[core]\nrepositoryformatversion = 0\n[extensions]\nworktreeConfig = true\n", true),
-        ("[core]\nrepositoryformatversion = 99\n", false),
-        ("[core]\nrepositoryformatversion = \"2\"\n", false),
-        ("[core]\nrepositoryformatversion = 0\nrepositoryformatversion = 2\n", false),
-        ("[core]\nrepositoryformatversion = 0\n[extensions]\nobjectformat = sha1\n", false),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = md5\n", false),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nrefstorage = x\n", false),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nrelativeworktrees = true\n", false),
-    ] {
-        let folder = folder_with(&index(10, 1));
-        fs::write(folder.path().join(".git/config"), config).unwrap();
-        let space = Workspace::open(folder.path()).unwrap();
-        let found = inspect(&space, "", true, &mut patient());
-        assert_eq!(found.is_ok_and(|found| found.is_used), is_used && cfg!(unix), "{config}");
-    }
 }
 
 #[test]
@@ -233,7 +210,7 @@ fn tracked_file_behind_a_link_may_be_a_denied_one() {
     bytes[start + 3] = b'/';
     let folder = folder_with(&bytes);
     let space = Workspace::open(folder.path()).unwrap();
-    let tracks_denied = || inspect(&space, "", true, &mut patient()).unwrap().tracks_denied;
+    let tracks_denied = || inspect(&space, "", true, &mut patient()).unwrap();
     assert!(!tracks_denied());
     fs::create_dir(folder.path().join("aaa")).unwrap();
     assert!(!tracks_denied());
