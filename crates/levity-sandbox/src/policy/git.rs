@@ -111,13 +111,6 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// Returns whether it compares two files of any kind, or searches them, where git finds no repository.
-    fn goes_on_without_repository(&self) -> bool {
-        let operands =
-            || Parsed::of(self.rest, &DIFF).map_or(usize::MAX, |it| it.words.len() + it.paths.len());
-        self.command == "diff" && operands() > 1
-    }
-
     /// Checks which file it names, and what the repositories in these folders would have it show.
     ///
     /// # Errors
@@ -131,19 +124,20 @@ impl<'a> Git<'a> {
     ) -> Result<(), String> {
         for folder in folders {
             let folder = self.folder.map_or_else(|| folder.clone(), |below| join(folder, below));
-            let files = Parsed::of(self.rest, &BLAME).filter(|_| self.command == "blame");
-            let files = files.into_iter().flat_map(|parsed| [parsed.words, parsed.paths].concat());
-            if files.into_iter().any(|file| space.denies(&join(&folder, file))) {
+            let options = if self.command == "blame" { &BLAME } else { &DIFF };
+            let parsed = Parsed::of(self.rest, options).filter(|_| matches!(self.command, "blame" | "diff"));
+            let operands = parsed.map_or_else(Vec::new, |parsed| [parsed.words, parsed.paths].concat());
+            let mut paths = operands.iter().map(|operand| join(&folder, operand));
+            if self.command == "blame" && paths.clone().any(|path| is_kept_apart(space, &path)) {
                 return Err("it shows a file that is kept apart".to_owned());
             }
-            let found = repository::inspect(space, &folder, shows == Shows::Tracked, line)?;
-            if !found.is_used && self.goes_on_without_repository() {
-                return Err(format!(
-                    "git may find no repository that it uses, and `git {}` then reads any file",
-                    self.command
-                ));
+            // Where git finds no repository that it uses, it compares any two files or folders, those of `.git` too.
+            let is_open = |path: &str| !is_kept_apart(space, path) && !space.root().join(path).is_dir();
+            if self.command == "diff" && operands.len() > 1 && !paths.all(|path| is_open(&path)) {
+                return Err("git may find no repository that it uses, and then compares any files".to_owned());
             }
-            if found.tracks_denied && shows == Shows::Tracked {
+            let tracks_denied = repository::inspect(space, &folder, shows == Shows::Tracked, line)?;
+            if tracks_denied && shows == Shows::Tracked {
                 return Err(format!(
                     "`git {}` may show what is kept apart: a denied file is tracked",
                     self.command
@@ -152,6 +146,16 @@ impl<'a> Git<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a path is denied, or leads to what is denied or elsewhere: the kernel leaves `.git` open to git, and a folder on the way
+/// may be a link into it.
+fn is_kept_apart(space: &Workspace, path: &str) -> bool {
+    let real = match space.root().join(path).canonicalize() {
+        Ok(real) => real,
+        Err(error) => return !repository::is_absent(&error) || space.denies(path),
+    };
+    space.denies(path) || repository::relative(space, &real).is_none_or(|real| space.denies(&real))
 }
 
 impl<'a> Parsed<'a> {

@@ -50,9 +50,9 @@ pub(super) struct Inspected {
     /// True if files that are tracked are looked at, too: one with several names may be a denied one.
     looks_at_files: bool,
     /// By folder that git begins in, and by whether files are looked at.
-    known: HashMap<(String, bool), Result<Found, String>>,
+    known: HashMap<(String, bool), Result<bool, String>>,
     /// By folder with the files of a repository, and by whether they are looked at. Many folders, and links, lead to the same one.
-    trees: HashMap<(PathBuf, bool), Result<Found, String>>,
+    trees: HashMap<(PathBuf, bool), Result<bool, String>>,
 }
 
 impl Default for Inspected {
@@ -112,17 +112,8 @@ fn after(time: Duration) -> Instant {
     Instant::now() + time
 }
 
-/// The repository that git finds from a folder on, if there is one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// True if it tracks a file that the workspace denies, or may; that is known for sure only if files are looked at.
-    pub(super) tracks_denied: bool,
-    /// True if git surely uses it. Git does not use a repository of another user or of a format that it does not know.
-    /// Some of its commands then go on without one, and read any file that they are given.
-    pub(super) is_used: bool,
-}
-
-/// Looks at the repository that git finds from a folder of the workspace on.
+/// Looks at all repositories that git may use from a folder of the workspace on, and returns whether they track a file that the workspace
+/// denies, or may; that is known for sure only if files are looked at.
 ///
 /// # Errors
 /// Why git may run something for it.
@@ -131,7 +122,7 @@ pub(super) fn inspect(
     folder: &str,
     looks_at_files: bool,
     line: &mut Inspected,
-) -> Result<Found, String> {
+) -> Result<bool, String> {
     let key = (folder.to_owned(), looks_at_files);
     if let Some(known) = line.known.get(&key) {
         return known.clone();
@@ -142,18 +133,17 @@ pub(super) fn inspect(
     found
 }
 
-fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<Found, String> {
+fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<bool, String> {
     let start = match space.root().join(folder).canonicalize() {
         Ok(start) if start.starts_with(space.root()) => start,
-        Err(error) if is_absent(&error) => return Ok(Found::default()),
+        Err(error) if is_absent(&error) => return Ok(false),
         _ => return Err(format!("`{}` lies elsewhere, or cannot be looked at", short(folder))),
     };
+    let mut tracks_denied = false;
+    // Git goes on with the folders above where it does not use a repository: one of another user, or one whose `HEAD` is hidden from it.
     for folder in start.ancestors().take_while(|folder| folder.starts_with(space.root())) {
         if has(&folder.join(".git"))? {
-            let found = look(space, folder, line)?;
-            // Git does not search above the place where a file system is mounted.
-            let is_used = found.is_used && is_same_device(&start, folder);
-            return Ok(Found { is_used, ..found });
+            tracks_denied |= look(space, folder, line)?;
         }
         let is_bare = has(&folder.join("HEAD"))?
             && (has(&folder.join("objects"))?
@@ -164,24 +154,24 @@ fn search(space: &Workspace, folder: &str, line: &mut Inspected) -> Result<Found
             return Err(format!("git would take `{}` for a repository, and run what it says", short(&name)));
         }
     }
-    Ok(Found::default())
+    Ok(tracks_denied)
 }
 
 /// Looks at the repository whose files are in `tree`, and at those inside it.
-fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
+fn look(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, String> {
     let tree = inside(space, tree)?;
     let key = (tree.clone(), line.looks_at_files);
     if let Some(known) = line.trees.get(&key) {
         return known.clone();
     }
     // A link may lead from a repository back to itself, which adds nothing to what it tracks.
-    line.trees.insert(key.clone(), Ok(Found::default()));
+    line.trees.insert(key.clone(), Ok(false));
     let found = look_into(space, &tree, line);
     line.trees.insert(key, found.clone());
     found
 }
 
-fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Found, String> {
+fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<bool, String> {
     line.check_time()?;
     line.repositories =
         line.repositories.checked_sub(1).ok_or("there are too many repositories to look at")?;
@@ -197,51 +187,28 @@ fn look_into(space: &Workspace, tree: &Path, line: &mut Inspected) -> Result<Fou
     let mut format = Format::default();
     for file in [common.join("config"), git.join("config"), git.join("config.worktree")] {
         if let Some(config) = text(&file, MAX_CONFIG)? {
-            harmless(&config, &git, tree, &mut format)?;
+            // Git takes the format from the first of them alone.
+            let mut said = Format::default();
+            harmless(&config, &git, tree, &mut said)?;
+            match file.parent() == Some(&*common) && file.ends_with("config") {
+                true => format = said,
+                false if said == Format::default() => {}
+                false => return Err(odd()),
+            }
         }
     }
-    let own = [tree, &tree.join(".git"), &git];
-    // A rule for one of these names hides it from git, too.
-    let is_hidden = ["HEAD", "objects", "refs", "config", "commondir"].iter().any(|name| space.denies(name));
-    let is_used = own.iter().all(|path| is_own(path)) && format.is_known() && !is_hidden;
+    let hash = format.hash().ok_or_else(odd)?;
     // The only hook that commands run which change nothing but the index.
     if has(&common.join("hooks/post-index-change"))? {
         return Err("git would run the hook `post-index-change` of the repository".to_owned());
     }
-    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), format.long_hashes, line)?;
+    let (mut tracks_denied, inner) = tracked(space, tree, &git.join("index"), hash, line)?;
     for inner in inner {
         if has(&inner.join(".git"))? {
-            tracks_denied |= look(space, &inner, line)?.tracks_denied;
+            tracks_denied |= look(space, &inner, line)?;
         }
     }
-    Ok(Found { tracks_denied, is_used })
-}
-
-/// Returns whether a file belongs to the user that commands run as.
-#[cfg(unix)]
-fn is_own(path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == rustix::process::geteuid().as_raw())
-}
-
-#[cfg(not(unix))]
-fn is_own(_: &Path) -> bool {
-    false
-}
-
-/// Returns whether all folders from one up to another are on one file system.
-#[cfg(unix)]
-fn is_same_device(start: &Path, end: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let device = |path: &Path| fs::metadata(path).ok().map(|meta| meta.dev());
-    let first = device(start);
-    first.is_some()
-        && start.ancestors().take_while(|folder| folder.starts_with(end)).all(|it| device(it) == first)
-}
-
-#[cfg(not(unix))]
-fn is_same_device(_: &Path, _: &Path) -> bool {
-    false
+    Ok(tracks_denied)
 }
 
 /// Returns whether an index names a denied file, or may, and where the repositories are that it names.
@@ -249,15 +216,15 @@ fn tracked(
     space: &Workspace,
     tree: &Path,
     index: &Path,
-    long_hashes: bool,
+    hash: usize,
     line: &mut Inspected,
 ) -> Result<(bool, Vec<PathBuf>), String> {
     let Some(bytes) = read(index, line.bytes)? else { return Ok((false, Vec::new())) };
     line.bytes -= bytes.len() as u64;
-    let hash = if long_hashes { 32 } else { 20 };
     let entries = entries(&bytes, hash).ok_or("the repository's index cannot be looked into")?;
     let prefix = relative(space, tree).unwrap_or_default();
     let (mut tracks_denied, mut inner, mut inner_bytes) = (false, Vec::new(), 0);
+    let mut last_folder = tree.to_owned();
     for entry in entries {
         line.check_time()?;
         if !tracks_denied {
@@ -273,7 +240,14 @@ fn tracked(
                 || entry.mode & KIND == FOLDER
                 || space.denies(&join(&prefix, &String::from_utf8_lossy(&entry.path)));
             if line.looks_at_files && !tracks_denied {
-                tracks_denied = has_other_names(&tree.join(path_of(entry.path.clone())));
+                let file = tree.join(path_of(entry.path.clone()));
+                let folder = file.parent().unwrap_or(tree);
+                if folder != last_folder {
+                    // Git also reads a tracked file behind a link, which may lead into `.git`.
+                    tracks_denied = folder.canonicalize().is_ok_and(|real| real != folder);
+                    folder.clone_into(&mut last_folder);
+                }
+                tracks_denied |= has_other_names(&file);
             }
         }
         if entry.mode & KIND == REPOSITORY {
@@ -330,12 +304,12 @@ fn can_enter(folder: &Path) -> bool {
 }
 
 /// A path relative to the workspace; nothing if it lies elsewhere.
-fn relative(space: &Workspace, real: &Path) -> Option<String> {
+pub(super) fn relative(space: &Workspace, real: &Path) -> Option<String> {
     real.strip_prefix(space.root()).ok()?.to_str().map(str::to_owned)
 }
 
 /// Whether there is no such file.
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
@@ -483,48 +457,46 @@ const HARMLESS: &[(&str, &[&str])] = &[
 const NAMED: [&str; 4] = ["remote", "branch", "submodule", "color"];
 
 /// What settings say of the format of a repository.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Format {
-    long_hashes: bool,
-    /// True if it has extensions, which only the format 1 has.
-    is_extended: bool,
-    /// True if it is of the format 1.
-    is_first: bool,
-    /// True if some version of git does not know it.
-    is_strange: bool,
+    version: Option<String>,
+    /// The names of hashes.
+    hashes: Option<String>,
+    /// True if something is said twice, so that it depends on git what counts.
+    is_repeated: bool,
 }
 
 impl Format {
     fn add(&mut self, section: &str, key: &str, value: &str) {
         match (section, key) {
-            ("core", "repositoryformatversion") => match value {
-                "0" => {}
-                "1" => self.is_first = true,
-                _ => self.is_strange = true,
-            },
+            ("core", "repositoryformatversion") => {
+                self.is_repeated |= self.version.replace(value.to_owned()).is_some();
+            }
             ("extensions", "objectformat") => {
-                self.is_extended = true;
-                self.long_hashes |= value.eq_ignore_ascii_case("sha256");
-                self.is_strange |= !matches!(value, "sha1" | "sha256");
+                self.is_repeated |= self.hashes.replace(value.to_owned()).is_some();
             }
-            ("extensions", "worktreeconfig" | "preciousobjects") => {
-                self.is_strange |= !matches!(value, "true" | "false");
-            }
-            ("extensions", _) => self.is_strange = true,
             _ => {}
         }
     }
 
-    /// Returns whether every git that is in use knows it.
-    fn is_known(&self) -> bool {
-        !self.is_strange && (self.is_first || !self.is_extended)
+    /// The length of hashes, if every git that uses the repository takes them to be that long.
+    fn hash(&self) -> Option<usize> {
+        match (self.version.as_deref(), self.hashes.as_deref()) {
+            _ if self.is_repeated => None,
+            (None | Some("0" | "1"), None) | (Some("1"), Some("sha1")) => Some(20),
+            (Some("1"), Some("sha256")) => Some(32),
+            _ => None,
+        }
     }
+}
+
+fn odd() -> String {
+    "the repository's settings are written in a way that is not looked into".to_owned()
 }
 
 /// Returns whether settings run nothing. What is written in an unusual way is not understood.
 fn harmless(config: &str, git: &Path, tree: &Path, format: &mut Format) -> Result<(), String> {
     let mut section = String::new();
-    let odd = || "the repository's settings are written in a way that is not looked into".to_owned();
     for line in config.split('\n').map(str::trim) {
         if line.is_empty() || line.starts_with(['#', ';']) {
             if line.ends_with('\\') {
@@ -592,6 +564,8 @@ struct Tracked {
 
 /// How deep the path of an entry may go to be matched with rules.
 const MAX_DEPTH: usize = 128;
+/// Which bits of an entry's flags are the length of its path. A longer path has all of them set.
+const LENGTH: u16 = 0xfff;
 /// The longest path of an entry, as systems have them.
 const LONGEST_PATH: usize = 4096;
 /// How many bytes all paths may have together: version 4 writes a path as what differs from the one before, so that few bytes can mean many.
@@ -608,7 +582,8 @@ fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
     for _ in 0..number(8)? {
         let mode = number(at + 24)?;
         let mut name = at + 40 + hash + 2;
-        if bytes.get(name - 2)? & 0x40 != 0 {
+        let flags = u16::from_be_bytes(bytes.get(name - 2..name)?.try_into().ok()?);
+        if flags & 0x4000 != 0 {
             name += 2;
         }
         let mut path = Vec::new();
@@ -623,14 +598,18 @@ fn entries(bytes: &[u8], hash: usize) -> Option<Vec<Tracked>> {
         if path.len() > LONGEST_PATH || total > LONGEST_PATHS {
             return None;
         }
+        // Git goes by the length that is said, as far as it can be said, and finds the next entry behind it.
+        if usize::from(flags & LENGTH) != path.len().min(LENGTH.into()) {
+            return None;
+        }
         at = if version == 4 { end + 1 } else { at + (end - at) / 8 * 8 + 8 };
         last.clone_from(&path);
         entries.push(Tracked { mode, path });
     }
-    // What follows may say that more entries are in another file.
+    // What follows may say that more entries are in another file, or that entries are in other places of this one.
     let content = bytes.len().checked_sub(hash)?;
     while at + 8 <= content {
-        if bytes.get(at..at + 4)? == b"link" {
+        if [b"link", b"EOIE", b"IEOT"].iter().any(|other| bytes[at..].starts_with(*other)) {
             return None;
         }
         at = at.checked_add(8)?.checked_add(usize::try_from(number(at + 4)?).ok()?)?;

@@ -669,7 +669,8 @@ const OPEN: &[&str] = &[
     "git show --name-status HEAD^ -- cfg",
     "git diff",
     "git diff -U1 -w",
-    "git diff -- cfg gone .env",
+    "git diff -- cfg gone a.txt",
+    "git diff -- cfg none",
     "git diff --stat HEAD~1",
     "git diff --name-only HEAD~1 HEAD",
     "git diff --cached --name-only",
@@ -775,7 +776,7 @@ async fn git_command_over_a_tracked_secret_is_asked_about_or_shows_nothing() {
                 symlink(".ssh", root.join("keys")).unwrap();
             },
             "git grep -h hush",
-            true,
+            false,
         ),
         (
             "hard link",
@@ -899,26 +900,30 @@ async fn git_diff_of_two_files_without_a_repository_is_asked_about() {
     if !has_git() {
         return;
     }
-    // What is done to the workspace, in which `sub` is a repository.
+    // What is done to the workspace, in which `sub` is a repository, and whether all repositories are understood.
     type Done = fn(&Path);
-    let rows: &[(&str, Done)] = &[
-        ("no repository", |_| {}),
-        ("unknown format", |root| {
+    let rows: &[(&str, bool, Done)] = &[
+        ("no repository", true, |_| {}),
+        ("hidden repository", true, |root| {
+            git(root, &["init", "-q"]);
+            symlink(".git/HEAD", root.join("a.key")).unwrap();
+        }),
+        ("unknown format", false, |root| {
             git(root, &["init", "-q"]);
             fs::write(root.join(".git/config"), "[core]\nrepositoryformatversion = 99\n").unwrap();
         }),
-        ("extension without its format", |root| {
+        ("extension without its format", false, |root| {
             git(root, &["init", "-q"]);
             let config = "[core]\nrepositoryformatversion = 0\n[extensions]\nobjectformat = sha1\n";
             fs::write(root.join(".git/config"), config).unwrap();
         }),
-        ("another owner", |root| {
+        ("another owner", true, |root| {
             git(root, &["init", "-q"]);
             // Only root can give a file away.
             let _ = std::os::unix::fs::chown(root.join(".git"), Some(4242), None);
         }),
     ];
-    for (name, done) in rows {
+    for (name, is_understood, done) in rows {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for part in [".", "dir"] {
@@ -940,13 +945,43 @@ async fn git_diff_of_two_files_without_a_repository_is_asked_about() {
             asks(&policy, line);
         }
         for line in ["git status", "git diff", "git -C sub diff -- a b", "git -C sub diff --stat"] {
-            allows(&policy, line);
+            match is_understood {
+                true => allows(&policy, line),
+                false => asks(&policy, line),
+            }
         }
         // The danger is there.
         for (level, sandbox) in sandboxes(&space) {
             let text = run_all(&sandbox, ReadScope::Repository, &WITHOUT_REPOSITORY[..1]).await;
             assert!(text[0].contains(SECRET), "{level}: {name}: {text:?}");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repository_above_one_that_is_hidden_from_git_is_looked_at() {
+    if !has_git() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    git(root, &["init", "-q"]);
+    fs::write(root.join(".gitattributes"), "a filter=x\n").unwrap();
+    fs::write(root.join("a"), "one").unwrap();
+    git(root, &["add", "a"]);
+    fs::write(root.join("a"), "two").unwrap();
+    fs::create_dir(root.join("sub")).unwrap();
+    git(&root.join("sub"), &["init", "-q"]);
+    symlink("sub/.git/HEAD", root.join("a.key")).unwrap();
+    let space = Workspace::open(root).unwrap();
+    let policy = CommandPolicy::new().within(&space);
+    allows(&policy, "git -C sub status");
+    git(root, &["config", "filter.x.clean", &format!("echo {SECRET} >&2; cat")]);
+    asks(&policy, "git -C sub status");
+    // The danger is there.
+    for (level, sandbox) in sandboxes(&space) {
+        let text = run_all(&sandbox, ReadScope::Repository, &["git -C sub status 2>&1"]).await;
+        assert!(text[0].contains(SECRET), "{level}: {text:?}");
     }
 }
 

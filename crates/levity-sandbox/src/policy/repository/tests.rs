@@ -6,7 +6,8 @@ fn index(length: usize, count: u32) -> Vec<u8> {
     for number in 0..count {
         bytes.extend([0; 24]);
         bytes.extend(0o100_644_u32.to_be_bytes());
-        bytes.extend([0; 12 + 20 + 2]);
+        bytes.extend([0; 12 + 20]);
+        bytes.extend(u16::try_from(length.min(0xfff)).unwrap().to_be_bytes());
         // Nothing is left out of the path before.
         bytes.push(0);
         bytes.extend(std::iter::repeat_n(b'a', if number == 0 { length } else { 0 }));
@@ -46,7 +47,7 @@ fn repository_is_looked_at_once_for_a_line() {
     let mut line = patient();
     for _ in 0..1000 {
         let found = inspect(&space, "", true, &mut line);
-        assert_eq!(found, Ok(Found { tracks_denied: false, is_used: cfg!(unix) }));
+        assert_eq!(found, Ok(false));
     }
     for number in 0..100 {
         let name = format!("d{number}");
@@ -82,7 +83,7 @@ fn index_of_deep_paths_is_matched_with_rules_once() {
     let folder = folder_with(&bytes);
     let space = Workspace::open(folder.path()).unwrap();
     let mut line = patient();
-    assert!(inspect(&space, "", true, &mut line).unwrap().tracks_denied);
+    assert!(inspect(&space, "", true, &mut line).unwrap());
     assert_eq!(line.names, MAX_NAMES - 1);
 }
 
@@ -106,7 +107,7 @@ fn repository_that_takes_too_long_is_asked_about() {
     let mut late = Inspected { until: after(Duration::ZERO), ..Inspected::default() };
     assert!(inspect(&space, "", true, &mut late).unwrap_err().contains("too long"));
     let index = folder.path().join(".git/index");
-    assert!(tracked(&space, folder.path(), &index, false, &mut late).is_err());
+    assert!(tracked(&space, folder.path(), &index, 20, &mut late).is_err());
     // The answer stays the same for the rest of the line.
     late.until = patient().until;
     assert!(inspect(&space, "", true, &mut late).is_err());
@@ -142,31 +143,8 @@ fn repository_that_a_link_leads_back_to_is_looked_at_once() {
     std::os::unix::fs::symlink(".", folder.path().join("aaa")).unwrap();
     let space = Workspace::open(folder.path()).unwrap();
     let mut line = patient();
-    assert!(!inspect(&space, "", true, &mut line).unwrap().tracks_denied);
+    assert!(!inspect(&space, "", true, &mut line).unwrap());
     assert_eq!(line.repositories, MAX_REPOSITORIES - 1);
-}
-
-#[test]
-fn format_that_some_git_does_not_know_is_not_surely_used() {
-    for (config, is_used) in [
-        ("", true),
-        ("[core]\nrepositoryformatversion = 0\n", true),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha1\n", true),
-        ("[core]\nrepositoryformatversion = 0\n[extensions]\nworktreeConfig = true\n", true),
-        ("[core]\nrepositoryformatversion = 99\n", false),
-        ("[core]\nrepositoryformatversion = \"2\"\n", false),
-        ("[core]\nrepositoryformatversion = 0\nrepositoryformatversion = 2\n", false),
-        ("[core]\nrepositoryformatversion = 0\n[extensions]\nobjectformat = sha1\n", false),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = md5\n", false),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nrefstorage = x\n", false),
-        ("[core]\nrepositoryformatversion = 1\n[extensions]\nrelativeworktrees = true\n", false),
-    ] {
-        let folder = folder_with(&index(10, 1));
-        fs::write(folder.path().join(".git/config"), config).unwrap();
-        let space = Workspace::open(folder.path()).unwrap();
-        let found = inspect(&space, "", true, &mut patient()).unwrap();
-        assert_eq!(found.is_used, is_used && cfg!(unix), "{config}");
-    }
 }
 
 #[test]
@@ -175,4 +153,74 @@ fn index_whose_paths_mean_more_than_they_may_is_not_understood() {
     assert!(entries(&index(4097, 1), 20).is_none());
     // A megabyte that means a hundred.
     assert!(entries(&index(4096, 25_000), 20).is_none());
+}
+
+#[test]
+fn index_that_git_reads_in_another_way_is_not_understood() {
+    let good = index(10, 1);
+    assert_eq!(entries(&good, 20).unwrap().len(), 1);
+    // Git goes by the length in the flags, and so finds the next entry in another place.
+    let mut longer = good.clone();
+    longer[12 + 61] += 8;
+    assert!(entries(&longer, 20).is_none());
+    let mut longest = index(0xfff, 1);
+    assert_eq!(entries(&longest, 20).unwrap().len(), 1);
+    longest[12 + 61] -= 1;
+    assert!(entries(&longest, 20).is_none());
+    // Both name places of the file from which git reads if it does so with several threads.
+    for (name, is_understood) in [(b"TREE", true), (b"EOIE", false), (b"IEOT", false), (b"link", false)] {
+        let mut bytes = good[..good.len() - 20].to_vec();
+        bytes.extend([name.as_slice(), &4_u32.to_be_bytes(), &[0; 4 + 20]].concat());
+        assert_eq!(entries(&bytes, 20).is_some(), is_understood, "{name:?}");
+    }
+}
+
+#[test]
+fn repository_whose_hashes_have_an_unclear_length_is_asked_about() {
+    let long = "[extensions]\nobjectformat = sha256\n";
+    let first = "[core]\nrepositoryformatversion = 1\n";
+    let file = |name: &str, config: &str| {
+        let folder = folder_with(&index(10, 1));
+        fs::write(folder.path().join(".git").join(name), config).unwrap();
+        let space = Workspace::open(folder.path()).unwrap();
+        inspect(&space, "", true, &mut patient())
+    };
+    assert!(file("config", &format!("{first}[extensions]\nobjectformat = sha1\n")).is_ok());
+    for config in [
+        long.to_owned(),
+        format!("[core]\nrepositoryformatversion = 0\n{long}"),
+        format!("{first}{long}objectformat = sha1\n"),
+        format!("{first}repositoryformatversion = 0\n"),
+        format!("{first}[extensions]\nobjectformat = \"sha256\"\n"),
+    ] {
+        assert!(file("config", &config).unwrap_err().contains("not looked into"), "{config}");
+    }
+    // Git does not look there for it.
+    assert!(file("config.worktree", "[core]\nfilemode = true\n").is_ok());
+    for config in [first, long] {
+        assert!(file("config.worktree", config).unwrap_err().contains("not looked into"), "{config}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn tracked_file_behind_a_link_may_be_a_denied_one() {
+    let mut bytes = index(10, 1);
+    let start = bytes.iter().position(|byte| *byte == b'a').unwrap();
+    bytes[start + 3] = b'/';
+    let folder = folder_with(&bytes);
+    let space = Workspace::open(folder.path()).unwrap();
+    let tracks_denied = || inspect(&space, "", true, &mut patient()).unwrap();
+    assert!(!tracks_denied());
+    fs::create_dir(folder.path().join("aaa")).unwrap();
+    assert!(!tracks_denied());
+    fs::remove_dir(folder.path().join("aaa")).unwrap();
+    std::os::unix::fs::symlink(".git", folder.path().join("aaa")).unwrap();
+    assert!(tracks_denied());
+    fs::write(folder.path().join("b"), "").unwrap();
+    let policy = crate::CommandPolicy::new().within(&space);
+    for (line, is_allowed) in [("git blame aaa/HEAD", false), ("git blame b", true), ("git blame c", true)] {
+        let ruling = policy.judge(crate::Line::Shell(line));
+        assert_eq!(ruling == levity_core::Permit::Allow, is_allowed, "{line}");
+    }
 }
