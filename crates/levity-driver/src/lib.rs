@@ -4,6 +4,53 @@
 //! effects that a dead process has begun. It has no task, clock, executor or journal, so any engine can host it: tokio, a durable
 //! workflow engine, or a test that chooses every interleaving.
 //!
+//! ```
+//! # use std::sync::Arc;
+//! # use std::time::Duration;
+//! # use levity_core::{Effect, EffectId, Ending, Input, Limits, Machine, MachineKind, Outcome, Prepared, RunId, Status, Step, Timestamp, Wait};
+//! use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
+//!
+//! # #[derive(Default)]
+//! # struct Nap(Option<Ending>);
+//! # impl Machine for Nap {
+//! #     fn kind(&self) -> MachineKind { MachineKind::new("nap", 1) }
+//! #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
+//! #     fn apply(&mut self, input: Input, step: &mut Step) {
+//! #         match input {
+//! #             Input::Begin { .. } => step.want(EffectId::new(0), Effect::Wait(Wait::new(Duration::from_secs(60)))),
+//! #             _ => self.0 = Some(Ending::new(Status::Complete)),
+//! #         }
+//! #     }
+//! #     fn ending(&self) -> Option<&Ending> { self.0.as_ref() }
+//! # }
+//! struct Host;
+//! impl DriverHost for Host {
+//!     fn prepare(&mut self, _: EffectId, _: &Effect) -> Option<Prepared> {
+//!         Some(Prepared::default())
+//!     }
+//! }
+//!
+//! let settings = DriverSettings::new(Arc::new(Meter::new(Limits::new(), None)));
+//! let mut driver = RunDriver::new(RunId::new("r"), Nap::default(), settings);
+//! let (mut now, mut journal) = (Timestamp::from_millis(0), Vec::new());
+//! driver.take_over();
+//! driver.open(now, || (Vec::new(), false))?;
+//! while driver.ending().is_none() {
+//!     let actions = driver.advance(now, 256, &mut Host)?;
+//!     journal.extend_from_slice(driver.records()); // written before anything begins
+//!     driver.written();
+//!     for action in actions {
+//!         let Action::Perform(id, Effect::Wait(wait)) = action else { continue };
+//!         now = now.after(wait.time);
+//!         driver.finished(now, vec![(id, EffectResult::Finished(Outcome::Woken, None))]);
+//!     }
+//! }
+//! driver.close(now)?;
+//! journal.extend_from_slice(driver.records());
+//! assert_eq!(journal.len(), 4); // opened, started, finished, ended
+//! # Ok::<(), levity_core::RuntimeError>(())
+//! ```
+//!
 //! - Records in, [`Action`]s out; the same records give the same state, events and actions.
 //! - Nothing blocks. A [`Meter`] locks for the time of an addition.
 //! - [`replay`] folds records without a host.

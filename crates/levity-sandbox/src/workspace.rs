@@ -149,11 +149,6 @@ impl Workspace {
         self.0.targets.kept_from_commands()
     }
 
-    /// Whether no path is denied.
-    pub(crate) fn denies_nothing(&self) -> bool {
-        self.0.deny.is_empty()
-    }
-
     /// Whether a rule looks at more than the last name of a path.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_by_path(&self) -> bool {

@@ -31,6 +31,8 @@ const READING: &[(&str, &str)] = &[
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // A replacement of a commit may be any object.
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
     // Notes may be any blob.
     ("GIT_NOTES_REF", "refs/notes/none"),
     ("GIT_PAGER", "cat"),

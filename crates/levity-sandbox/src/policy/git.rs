@@ -66,7 +66,8 @@ impl<'a> Git<'a> {
                 let parsed = parse(&LOG)?;
                 // Any other name, and so any list of names, may be that of a file's contents.
                 let lists = parsed.has(&["--all", "--branches", "--remotes", "--tags"]);
-                let is_commit = !lists && parsed.words.iter().all(|word| is_head(word));
+                let is_commit =
+                    !lists && !parsed.words.is_empty() && parsed.words.iter().all(|word| is_commit(word));
                 only_names(is_commit && parsed.asks_for_names())
             }
             "diff" => {
@@ -463,12 +464,34 @@ const CHECK_IGNORE: Options =
 const COUNT_OBJECTS: Options =
     Options { flags: "vH", valued: "", long: &[&["--human-readable", "--verbose"]] };
 
-/// `HEAD`, `HEAD~2`, `HEAD^`: surely a commit.
-fn is_head(word: &str) -> bool {
+/// `HEAD~0`, `HEAD~2`, `HEAD^`: a commit, or an error. `HEAD` alone may be any object, if somebody has written its name there.
+fn is_commit(word: &str) -> bool {
     let is_way = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'~' | b'^'));
     // `HEAD1` is a name of its own.
-    word.strip_prefix("HEAD")
-        .is_some_and(|rest| is_way(rest) && !rest.starts_with(|c: char| c.is_ascii_digit()))
+    word.strip_prefix("HEAD").is_some_and(|rest| is_way(rest) && rest.starts_with(['~', '^']))
+}
+
+/// Options of git itself that take the next word as a value.
+const GLOBAL_VALUED: [&str; 8] = [
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--config-env",
+    "--super-prefix",
+    "--attr-source",
+];
+
+/// A command of git without the options that stand before it, for rules that speak of the command.
+pub(super) fn without_global_options<'a>(texts: &[&'a str]) -> Vec<&'a str> {
+    let mut rest = texts.get(1..).unwrap_or_default();
+    while let [option, after @ ..] = rest
+        && option.starts_with('-')
+    {
+        rest = if GLOBAL_VALUED.contains(option) { after.get(1..).unwrap_or_default() } else { after };
+    }
+    std::iter::once("git").chain(rest.iter().copied()).collect()
 }
 
 /// A revision or a range, by names and numbers alone: no file of a revision, and no search for one.

@@ -3,7 +3,12 @@
 use super::judge::name;
 
 /// Shells whose `-c` takes a line.
-const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
+const SHELLS: [&str; 13] =
+    ["sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "posh", "fish", "csh", "tcsh"];
+
+pub(super) fn is_shell(program: &str) -> bool {
+    SHELLS.contains(&program)
+}
 
 /// What a program runs that it is given.
 pub(super) enum Inner {
@@ -22,8 +27,8 @@ pub(super) const WRAPPERS: [&str; 14] = [
 ];
 
 /// Programs and parts of shells that run others in ways that are not followed, or rename them.
-const RUNNERS: &str = ". alias bind busybox chroot chrt compgen complete doas enable entr eval fakeroot fc flock hash \
-    ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid source ssh \
+const RUNNERS: &str = ". alias bind busybox capsh chroot chrt compgen complete doas enable entr eval fakeroot fc flock hash \
+    ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid sg source ssh \
     strace su sudo systemd-run taskset time trap unshare watch";
 
 /// Returns whether some shells run a part of a text where a number or a variable stands: `a[$(rm b)]`.
@@ -34,7 +39,7 @@ fn runs_index(text: &str) -> bool {
 /// Finds what a program runs that is not itself.
 pub(super) fn inner(texts: &[&str]) -> Inner {
     let program = name(texts[0]);
-    if SHELLS.contains(&program) {
+    if is_shell(program) {
         return shell_inner(texts);
     }
     match program {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::git::{Git, Shows};
-use super::inner::{Inner, WRAPPERS, inner};
+use super::git::{Git, Shows, without_global_options};
+use super::inner::{Inner, WRAPPERS, inner, is_shell};
 use super::literal;
 use super::read_only::{heeds_options_of_patterns, is_filter, only_reads, reads_named_by_file, shows_files};
 use super::repository::Inspected;
@@ -208,6 +208,11 @@ impl CommandPolicy {
         if command.sets {
             ruling =
                 ruling.and(self.otherwise_ask("it sets variables, which can change what a program does"));
+            let is_shell = command.words.first().is_some_and(|word| is_shell(name(&word.text)));
+            if is_shell && !self.restrictions().rules.is_empty() {
+                ruling =
+                    ruling.and(Permit::ask("it sets variables for a shell, which may run what they say"));
+            }
         }
         if command.reads.iter().any(leaves) {
             ruling = ruling.and(self.otherwise_ask("it reads a file elsewhere"));
@@ -258,15 +263,16 @@ impl CommandPolicy {
     fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name).chain(texts[1..].iter().copied()).collect();
-        let denies = |rule: &&super::CommandRule| {
-            matches!(rule.ruling, Permit::Deny { .. })
-                && (rule.command.matches(&by_name) || rule.command.matches(texts))
+        let of_git = if name == "git" { without_global_options(texts) } else { Vec::new() };
+        let speaks = |rule: &super::CommandRule| {
+            [&*by_name, texts, &*of_git].iter().any(|texts| rule.command.matches(texts))
         };
+        let denies = |rule: &&super::CommandRule| matches!(rule.ruling, Permit::Deny { .. }) && speaks(rule);
         if let Some(rule) = self.rules.iter().find(denies) {
             return rule.ruling.clone();
         }
         // What stands somewhere else under a known name may be another program.
-        let known = is_plain(texts[0]).then_some(by_name);
+        let known = is_plain(texts[0]).then_some(&by_name);
         let matches = |rule: &super::CommandRule| {
             known.as_ref().is_some_and(|words| rule.command.matches(words)) || rule.command.matches(texts)
         };
@@ -275,7 +281,7 @@ impl CommandPolicy {
         };
         let fits = |rule: &super::CommandRule| match rule.ruling {
             Permit::Allow => allows(rule) && words.iter().all(Word::is_known),
-            _ => matches(rule) && words.iter().all(|word| word.literal),
+            _ => (matches(rule) || rule.command.matches(&of_git)) && words.iter().all(|word| word.literal),
         };
         let fitting = self.rules.iter().position(fits);
         let ruling = match (fitting, &self.otherwise) {
@@ -376,6 +382,11 @@ impl CommandPolicy {
     fn judge_git(&self, args: &[&str], scene: &mut Scene) -> Permit {
         let Some((git, shows)) = Git::of(args).and_then(|git| git.shows().map(|shows| (git, shows))) else {
             let command = args.first().map_or("", |command| command);
+            if command == "show" {
+                return Permit::ask(
+                    "`git show` may show what is kept apart; name a commit by `HEAD~0` or `HEAD^`, and ask for names by `--stat`",
+                );
+            }
             return Permit::ask(format!(
                 "`git {}` may change something, or show what is kept apart",
                 short(command)
@@ -391,7 +402,7 @@ impl CommandPolicy {
             return Permit::ask("which folders git looks at is not known before it runs");
         }
         scene.git = true;
-        if !scene.looks || space.denies_nothing() {
+        if !scene.looks {
             return Permit::Allow;
         }
         let Scene { folders, inspected, .. } = scene;

@@ -38,10 +38,16 @@ impl CommandPolicy {
             _ => return self.judge_suspected(words),
         };
         let is_option = |word: &&Word| options.contains(&&*word.text);
+        // `fd` takes them with what they run attached, and among other letters.
+        let has_attached = |word: &Word| {
+            let short = word.text.starts_with('-') && !word.text.starts_with("--");
+            !is_option(&word)
+                && (word.text.starts_with("--exec") || (short && word.text.contains(['x', 'X'])))
+        };
         let may_execute = args.iter().any(Word::may_be_option)
             || (program != "find"
-                && !only_reads(program, &texts)
-                && !args.iter().any(|word| is_option(&word)));
+                && (args.iter().any(has_attached)
+                    || (!only_reads(program, &texts) && !args.iter().any(|word| is_option(&word)))));
         if may_execute {
             return Permit::ask("which program it runs is not known before it runs");
         }
@@ -79,7 +85,26 @@ impl CommandPolicy {
             };
             known[at].is_some() && self.rules.iter().any(matches)
         };
-        match (1..words.len()).find(|at| restricts(*at)) {
+        // An argument may be a line for a shell.
+        let has_line = |at: &usize| {
+            let line: Vec<_> = known[*at].into_iter().flat_map(str::split_whitespace).map(Some).collect();
+            let by_name: Vec<_> = line
+                .first()
+                .copied()
+                .flatten()
+                .map(name)
+                .into_iter()
+                .map(Some)
+                .chain(line.iter().skip(1).copied())
+                .collect();
+            let matches = |rule: &CommandRule| {
+                rule.ruling != Permit::Allow
+                    && !rule.command.words.is_empty()
+                    && rule.command.may_match(&by_name)
+            };
+            line.len() > 1 && self.rules.iter().any(matches)
+        };
+        match (1..words.len()).find(|at| restricts(*at) || has_line(at)) {
             Some(at) => Permit::ask(format!(
                 "`{}` may run `{}`, which a rule speaks of",
                 short(&words[0].text),

@@ -561,6 +561,9 @@ const SHOWING: &[&str] = &[
     "git show --stat -p HEAD",
     "git show -s -p HEAD",
     "git show --stat HEAD BLOB",
+    "git show --stat HEAD",
+    "git show --stat",
+    "git show -s --format=%s HEAD",
     "git log -p",
     "git log -u -1",
     "git log -c",
@@ -662,9 +665,8 @@ const OPEN: &[&str] = &[
     "git rev-list --count HEAD",
     "git rev-list --all",
     "git rev-list BLOB",
-    "git show --stat HEAD",
-    "git show --stat",
-    "git show -s --format=%s HEAD",
+    "git show --stat HEAD~0",
+    "git show -s --format=%s HEAD~0",
     "git show --name-only HEAD~1",
     "git show --name-status HEAD^ -- cfg",
     "git diff",
@@ -703,6 +705,37 @@ const OPEN: &[&str] = &[
     "git diff | grep -c '^+'; echo done; ls dir",
     "git log --format=%s | sed -n 1,2p | tr a-z A-Z | cut -c1-9",
 ];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn head_that_is_no_commit_shows_nothing() {
+    if !has_git() {
+        return;
+    }
+    let (folder, names) = repository();
+    let git = folder.path().join(".git");
+    let head = fs::read_to_string(git.join("HEAD")).unwrap();
+    let branch = git.join(head.trim().strip_prefix("ref: ").unwrap());
+    let commit = fs::read_to_string(&branch).unwrap();
+    let blob = with_names("BLOB", &names);
+    let replaced = git.join("refs/replace").join(commit.trim());
+    fs::create_dir_all(replaced.parent().unwrap()).unwrap();
+    let lines =
+        ["git show --stat HEAD~0", "git show -s HEAD^0", "git log --stat -1", "git diff --stat HEAD~0"];
+    for (head, replacement) in [(&*blob, None), (&*commit, Some(&*blob))] {
+        fs::write(&branch, format!("{}\n", head.trim())).unwrap();
+        if let Some(blob) = replacement {
+            fs::write(&replaced, format!("{blob}\n")).unwrap();
+        }
+        let space = Workspace::open(folder.path()).unwrap();
+        let policy = CommandPolicy::new().within(&space);
+        asks(&policy, "git show --stat HEAD");
+        for (name, sandbox) in sandboxes(&space) {
+            for (line, text) in lines.iter().zip(run_all(&sandbox, ReadScope::Repository, &lines).await) {
+                assert!(!text.contains(SECRET), "{name}: {line}: {text}");
+            }
+        }
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn git_command_that_may_show_denied_contents_is_asked_about() {
