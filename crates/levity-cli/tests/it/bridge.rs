@@ -391,7 +391,8 @@ async fn a_host_works_on_though_nobody_takes_what_it_says() {
     }
     let (before, after, lines) = reading.await.unwrap();
     assert!(before > 1024 && before < 2500, "{before}");
-    assert!(after.unwrap().contains(" last (1 bytes)"));
+    // The host answers before it says what it did, so the last of the many may come behind the gap, too.
+    assert!(after.unwrap().ends_with("(1 bytes)"));
     // It ends when it is told to, too.
     fill().await;
     assert_eq!(host.end(), Some(0));
