@@ -33,8 +33,8 @@ pub trait Executor: Send + Sync {
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
 
-    /// Makes the machine of a child run: a new one, or one from the state that it saved before its first
-    /// input, when the child was begun by an earlier process.
+    /// Makes the machine of a child run: a new one, or one from a state that it has saved, when the child was begun by an
+    /// earlier process.
     ///
     /// # Errors
     /// When there is no such agent, or it has no use for the input or the state.

@@ -25,6 +25,8 @@ pub struct RunSnapshot {
     opened: Opened,
     opened_at: Timestamp,
     seq: u64,
+    /// What the machine is now, and its state.
+    kind: MachineKind,
     machine: Value,
     wanted: Vec<(EffectId, Effect)>,
     under_way: Vec<UnderWay>,
@@ -78,7 +80,7 @@ impl RunSnapshot {
 
     /// The kind and the state of the machine.
     pub fn machine(&self) -> (&MachineKind, &Value) {
-        (&self.opened.machine, &self.machine)
+        (&self.kind, &self.machine)
     }
 }
 
@@ -102,6 +104,7 @@ impl<M: Machine> RunDriver<M> {
             opened: opened.clone(),
             opened_at: state.opened,
             seq: state.seq,
+            kind: state.machine.kind(),
             machine: state.machine.save(),
             wanted: state.queue.iter().map(|(id, wanted)| (id, wanted.effect.clone())).collect(),
             under_way: under_way.collect::<Option<_>>()?,
@@ -127,6 +130,7 @@ impl<M: Machine> RunDriver<M> {
             state.line.join(call, *alone);
         }
         for (id, effect) in snapshot.wanted {
+            state.rejoin(&effect);
             state.want(id, effect);
         }
         for UnderWay { id, effect, note, seq, cleared, again } in snapshot.under_way {

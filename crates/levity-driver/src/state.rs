@@ -136,10 +136,7 @@ impl<M: Machine> State<M> {
         self.seq += 1;
         for (id, effect) in self.step.effects.drain(..) {
             if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
-                // A question about what is no call yet holds up none.
-                let asks =
-                    matches!(&effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission);
-                self.line.join(call, !asks);
+                self.line.join(call, holds_up(&effect));
             }
             wanted(&mut self.queue, &mut self.again, self.unprepared, id, effect);
         }
@@ -346,6 +343,13 @@ impl<M: Machine> State<M> {
         self.tally.with(self.running.iter().map(|(_, running)| &running.note))
     }
 
+    /// Forgets what an earlier process was told of a wanted effect: whether its call runs alone is asked again.
+    pub(crate) fn rejoin(&mut self, effect: &Effect) {
+        if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
+            self.line.set_alone(call, holds_up(effect));
+        }
+    }
+
     /// Adds an effect that the machine wants.
     pub(crate) fn want(&mut self, id: EffectId, effect: Effect) {
         wanted(&mut self.queue, &mut self.again, self.unprepared, id, effect);
@@ -508,6 +512,12 @@ impl<M: Machine> State<M> {
     pub(crate) fn diverged(&self, effect: Option<EffectId>, what: impl Into<String>) -> Divergence {
         Divergence::new(&self.run, self.seq, effect, what)
     }
+}
+
+/// Returns whether others wait for the call of an effect of which nothing else is known. A question about what is no call yet
+/// holds up none.
+fn holds_up(effect: &Effect) -> bool {
+    !matches!(effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission)
 }
 
 fn wanted(

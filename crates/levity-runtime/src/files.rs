@@ -161,7 +161,8 @@ impl FileJournal {
         }
         let good = bytes.get(..read.good).unwrap_or_default();
         let last = LastLine::of(good, read.good as u64);
-        let log = self.log(run, path, file, (bytes.len(), last))?;
+        let mut log = self.log(run, path, file, (bytes.len(), last))?;
+        (log.next, log.since_snapshot) = (read.records.len() as u64, last.end);
         Ok(OpenRun::new(read.records, log))
     }
 
@@ -170,8 +171,10 @@ impl FileJournal {
         let path = self.path(run)?;
         let mut file = lock(&path, run)?;
         match self.read_after_snapshot(run, &path, &mut file) {
-            Some((snapshot, records, found)) => {
-                let log = self.log(run, path, file, found)?;
+            Some(AfterSnapshot { snapshot, at, len, records, found }) => {
+                let mut log = self.log(run, path, file, found)?;
+                log.next = snapshot.seq + records.len() as u64;
+                (log.since_snapshot, log.last_snapshot) = (log.len.saturating_sub(at), len);
                 Ok(OpenRun::new(records, log).with_snapshot(snapshot))
             }
             None => {
@@ -181,15 +184,10 @@ impl FileJournal {
         }
     }
 
-    /// The snapshot of a run and the records behind it, the length of the file, and the last line that is good. Flaws are
-    /// found again when all of the file is read.
-    fn read_after_snapshot(
-        &self,
-        run: &RunId,
-        path: &Path,
-        file: &mut File,
-    ) -> Option<(Snapshot, Vec<Record>, (usize, LastLine))> {
-        let (snapshot, last) = snapshot::read(path, run, file)?;
+    /// The snapshot of a run and the records behind it. Flaws are found again when all of the file is read.
+    fn read_after_snapshot(&self, run: &RunId, path: &Path, file: &mut File) -> Option<AfterSnapshot> {
+        let (snapshot, last, len) = snapshot::read(path, run, file)?;
+        let at = last.end;
         private::check_size(file, private::LARGEST).ok()?;
         file.seek(SeekFrom::Start(last.end)).ok()?;
         let (mut bytes, place) = (Vec::new(), usize::try_from(last.end).ok()?);
@@ -199,7 +197,8 @@ impl FileJournal {
             Some(good) if !good.is_empty() => LastLine::of(good, read.good as u64),
             _ => last,
         };
-        Some((snapshot, read.records, (place + bytes.len(), last)))
+        let found = (place + bytes.len(), last);
+        Some(AfterSnapshot { snapshot, at, len, records: read.records, found })
     }
 
     /// The log of a file of this length, without what stands behind its last good line.
@@ -221,8 +220,10 @@ impl FileJournal {
             bodies: self.bodies(),
             len: last.end,
             last,
+            next: 0,
             since_snapshot: 0,
-            snapshots: self.snapshots,
+            last_snapshot: 0,
+            interval: self.snapshots,
             listed: false,
             durability: self.durability,
             usable: true,
@@ -300,6 +301,17 @@ impl Journal for FileJournal {
     }
 }
 
+/// A run from its last snapshot on.
+struct AfterSnapshot {
+    snapshot: Snapshot,
+    /// Where in the file it was taken, and how long it is.
+    at: u64,
+    len: u64,
+    records: Vec<Record>,
+    /// The length of the file, and its last good line.
+    found: (usize, LastLine),
+}
+
 struct FileLog {
     file: Arc<File>,
     run: RunId,
@@ -308,9 +320,12 @@ struct FileLog {
     bodies: Bodies,
     len: u64,
     last: LastLine,
-    /// How many bytes were appended since the last snapshot, and after how many the next one is taken.
+    /// The number of the next record.
+    next: u64,
+    /// How many bytes were appended since the last snapshot, how long that is, and after how many bytes the next one is taken at least.
     since_snapshot: u64,
-    snapshots: u64,
+    last_snapshot: u64,
+    interval: u64,
     /// Whether it is certain that a power cut leaves the file's name in its folder.
     listed: bool,
     durability: Durability,
@@ -323,6 +338,11 @@ impl RunLog for FileLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         if records.is_empty() {
             return Ok(());
+        }
+        if let Some(first) = records.first().filter(|first| first.seq != self.next) {
+            let message =
+                format!("record {} cannot follow {} records of run `{}`", first.seq, self.next, self.run);
+            return Err(JournalError::new(JournalErrorKind::Refused, message));
         }
         if !std::mem::replace(&mut self.usable, false) {
             let message = format!("run `{}` could not be written before; open it again", self.run);
@@ -351,6 +371,7 @@ impl RunLog for FileLog {
             self.listed = true;
         }
         (self.usable, self.last) = (true, last);
+        self.next += records.len() as u64;
         Ok(())
     }
 
@@ -359,15 +380,14 @@ impl RunLog for FileLog {
     }
 
     fn wants_snapshot(&self) -> bool {
-        self.usable && self.since_snapshot >= self.snapshots
+        self.usable && self.since_snapshot >= self.interval.max(self.last_snapshot)
     }
 
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
         let (path, run, last) = (self.path.clone(), self.run.clone(), self.last);
         // If it fails, the next one is as far away.
         self.since_snapshot = 0;
-        let len = on_thread(move || snapshot::write(&path, &run, snapshot, last)).await?;
-        self.snapshots = self.snapshots.max(len);
+        self.last_snapshot = on_thread(move || snapshot::write(&path, &run, snapshot, last)).await?;
         Ok(())
     }
 }

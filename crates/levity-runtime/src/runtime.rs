@@ -234,7 +234,7 @@ impl Runtime {
         let Made { machine, lease } = machine;
         match self.shared.journal.open(run).await {
             Ok(open) if open.records.is_empty() => {
-                let open = StoredRun::from(open);
+                let open = StoredRun::whole(open);
                 Ok(Ready { machine, lease, open, limits: limits.unwrap_or_default(), line, fork: None })
             }
             Ok(_) => Err((Some(machine), RuntimeError::Exists(run.clone()))),
@@ -249,13 +249,13 @@ impl Runtime {
         restore: &(dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync),
     ) -> Result<(M, StoredRun), RuntimeError> {
         let journal = &*self.shared.journal;
-        let open = StoredRun::from(journal.open_latest(run).await?);
+        let open = StoredRun::latest(journal, run).await?;
         open.check_is_own(run)?;
         match open.restore(run, restore) {
             // A snapshot only saves time: without it, all records are read.
             Err(_) if open.has_snapshot() => {
                 drop(open);
-                let open = StoredRun::from(journal.open(run).await?);
+                let open = StoredRun::whole(journal.open(run).await?);
                 Ok((open.restore(run, restore)?, open))
             }
             machine => Ok((machine?, open)),
@@ -307,7 +307,7 @@ impl Runtime {
         Ok(Ready {
             machine,
             lease: None,
-            open: StoredRun::from(OpenRun::from_parts(records, open.log)),
+            open: StoredRun::whole(OpenRun::from_parts(records, open.log)),
             limits,
             line,
             fork: Some(Box::new(fork)),

@@ -22,8 +22,8 @@ mod reads;
 mod writer;
 
 use file::Place;
-use log::SqliteLog;
-use reads::Readers;
+use log::{LastRow, SqliteLog};
+use reads::{AfterSnapshot, Readers};
 use writer::{Held, Work, Writer};
 
 /// A lease is renewed three times before it runs out.
@@ -158,12 +158,18 @@ impl SqliteJournal {
         seen.await
     }
 
+    async fn read_whole(&self, run: &RunId) -> Result<(Vec<Record>, LastRow), JournalError> {
+        let run = run.clone();
+        let room = self.store.readers.room_for_whole().await;
+        self.look(room, move |readers| readers.records(&run)).await
+    }
+
     /// A run that was taken, with all its records.
     async fn open_whole(&self, run: &RunId, held: Held) -> Result<OpenRun, JournalError> {
-        let records = if held.new { Vec::new() } else { self.read(run).await? };
+        let (records, last) = if held.new { Default::default() } else { self.read_whole(run).await? };
         let summary = RunSummary::of(run, &records);
         let summary = summary.unwrap_or_else(|| RunSummary::new(run.clone(), Timestamp::default()));
-        Ok(OpenRun::new(records, SqliteLog::new(held, summary, self.store.place.snapshots)))
+        Ok(OpenRun::new(records, SqliteLog::new(held, summary, last, 0, self.store.place.snapshots)))
     }
 
     /// Takes the run for this owner.
@@ -214,8 +220,8 @@ impl Journal for SqliteJournal {
         }
         let (id, room) = (run.clone(), self.store.readers.room_for_whole().await);
         match self.look(room, move |readers| readers.after_snapshot(&id)).await {
-            Ok(Some((snapshot, records, summary))) => {
-                let log = SqliteLog::new(held, summary, self.store.place.snapshots);
+            Ok(Some(AfterSnapshot { snapshot, len, records, last, summary })) => {
+                let log = SqliteLog::new(held, summary, last, len, self.store.place.snapshots);
                 Ok(OpenRun::new(records, log).with_snapshot(snapshot))
             }
             // Flaws are found again when all records are read.
@@ -224,9 +230,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
-        let run = run.clone();
-        let room = self.store.readers.room_for_whole().await;
-        self.look(room, move |readers| readers.records(&run)).await
+        Ok(self.read_whole(run).await?.0)
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {

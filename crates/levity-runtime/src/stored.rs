@@ -1,28 +1,39 @@
 //! A run as a journal gives it back.
 
-use levity_core::{Entry, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog, RuntimeError};
+use levity_core::{
+    Entry, Journal, JournalError, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog, RuntimeError,
+};
 use levity_driver::{RunSnapshot, restore_from};
 use serde_json::Value;
 
-/// A run of a journal: its last snapshot, if it was opened from one that can be read, and the records after it.
+/// A run of a journal: its last snapshot, if it was opened from one, and the records after it.
 pub(crate) struct StoredRun {
     pub(crate) snapshot: Option<Box<RunSnapshot>>,
-    /// Whether there was a snapshot that cannot be read.
-    unread: bool,
     pub(crate) records: Vec<Record>,
     pub(crate) log: Box<dyn RunLog>,
 }
 
-impl From<OpenRun> for StoredRun {
-    fn from(open: OpenRun) -> Self {
-        let OpenRun { snapshot, records, log, .. } = open;
-        let read = snapshot.map(RunSnapshot::read);
-        let unread = matches!(read, Some(Err(_)));
-        Self { snapshot: read.and_then(Result::ok).map(Box::new), unread, records, log }
-    }
-}
-
 impl StoredRun {
+    /// A run with all its records.
+    pub(crate) fn whole(open: OpenRun) -> Self {
+        let OpenRun { records, log, .. } = open;
+        Self { snapshot: None, records, log }
+    }
+
+    /// Opens a run from its last snapshot. If this version cannot read the snapshot, all records are read.
+    pub(crate) async fn latest(journal: &dyn Journal, run: &RunId) -> Result<Self, JournalError> {
+        let OpenRun { snapshot, records, log, .. } = journal.open_latest(run).await?;
+        match snapshot.map(RunSnapshot::read) {
+            None => Ok(Self { snapshot: None, records, log }),
+            Some(Ok(snapshot)) => Ok(Self { snapshot: Some(Box::new(snapshot)), records, log }),
+            Some(Err(_)) => {
+                // Others may open the run once its log is gone.
+                drop(log);
+                journal.open(run).await.map(Self::whole)
+            }
+        }
+    }
+
     /// How many records are to be folded in.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
@@ -35,7 +46,7 @@ impl StoredRun {
 
     /// Returns whether all records can be had in place of a snapshot.
     pub(crate) fn has_snapshot(&self) -> bool {
-        self.snapshot.is_some() || self.unread
+        self.snapshot.is_some()
     }
 
     /// How the run was opened; from a snapshot, without the state of the machine then.

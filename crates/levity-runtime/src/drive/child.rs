@@ -123,7 +123,7 @@ async fn make(
     origin: Digest,
     old: bool,
 ) -> Result<Made, RuntimeError> {
-    let open = StoredRun::from(journal.open_latest(run).await?);
+    let open = StoredRun::latest(journal, run).await?;
     if old && open.is_new() {
         return Ok(Made::Nothing);
     }
@@ -135,7 +135,7 @@ async fn make(
         // A snapshot only saves time: without it, all records are read.
         Err(_) if open.has_snapshot() => {
             drop(open);
-            let open = StoredRun::from(journal.open(run).await?);
+            let open = StoredRun::whole(journal.open(run).await?);
             match executor.child(child, open.state()).await {
                 Ok(child) => ready(run, child, open).await,
                 Err(error) => Err(RuntimeError::Restore { run: run.clone(), reason: error.explain() }),

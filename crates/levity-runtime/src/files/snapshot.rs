@@ -64,15 +64,15 @@ pub(super) fn path_of(run: &Path) -> PathBuf {
     run.with_file_name(format!(".{name}.snapshot"))
 }
 
-/// Reads the snapshot of a run, if there is a good one, and where the records begin that follow it.
-pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapshot, LastLine)> {
+/// Reads the snapshot of a run, if there is a good one; where the records begin that follow it, and how long it is.
+pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapshot, LastLine, u64)> {
     let bytes = read_plain(&path_of(path)).ok()?;
     if is_intact(&bytes) != Some(true) {
         return None;
     }
     let kept: Kept = serde_json::from_slice(&bytes).ok()?;
     let is_good = kept.levity_snapshot == 1 && kept.run == *run && kept.last.is_in(file, run).ok()?;
-    is_good.then(|| (Snapshot::new(kept.seq, kept.state), kept.last))
+    is_good.then(|| (Snapshot::new(kept.seq, kept.state), kept.last, bytes.len() as u64))
 }
 
 /// Writes the snapshot of a run in place of the last one, and returns how long it is.
@@ -90,13 +90,19 @@ pub(super) fn write(
     }
     seal(&mut bytes, 0);
     let path = path_of(path);
-    let beside = path.with_extension("snapshot.new");
-    let written = Replace::new(&path).through(&beside).write(&bytes);
+    let written = Replace::new(&path).through(&beside(&path)).write(&bytes);
     written.map_err(|error| failed(&path, "written", error))?;
     Ok(bytes.len() as u64)
 }
 
-/// Removes the snapshot of a run, if there is one.
+/// Removes the snapshot of a run, if there is one, and what a process that was killed left of one.
 pub(super) fn remove(path: &Path) {
-    let _ = fs::remove_file(path_of(path));
+    let path = path_of(path);
+    let _ = fs::remove_file(beside(&path));
+    let _ = fs::remove_file(path);
+}
+
+/// Where a snapshot is written before it gets its name.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("snapshot.new")
 }

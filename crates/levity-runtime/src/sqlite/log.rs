@@ -19,14 +19,35 @@ pub(super) struct SqliteLog {
     given: Option<i64>,
     /// Why nothing more can be appended.
     broken: Option<JournalError>,
-    /// How many bytes were appended since the last snapshot, and after how many the next one is taken.
+    /// What the last record is.
+    last: LastRow,
+    /// How many bytes were appended since the last snapshot, how long that is, and after how many bytes the next one is taken at least.
     since_snapshot: usize,
-    snapshots: usize,
+    last_snapshot: usize,
+    interval: usize,
+}
+
+/// The last record of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastRow {
+    /// Its checksum.
+    pub(super) crc: i64,
+    /// How many bytes it and those that were read before it have.
+    pub(super) bytes: usize,
 }
 
 impl SqliteLog {
-    pub(super) fn new(held: Held, summary: RunSummary, snapshots: usize) -> Self {
-        Self { held, summary, mailbox: None, given: None, broken: None, since_snapshot: 0, snapshots }
+    /// The log of a run whose records were read, up to `last`, since a snapshot of this length.
+    pub(super) fn new(
+        held: Held,
+        summary: RunSummary,
+        last: LastRow,
+        last_snapshot: usize,
+        interval: usize,
+    ) -> Self {
+        let since_snapshot = last.bytes;
+        let (mailbox, given, broken) = (None, None, None);
+        Self { held, summary, mailbox, given, broken, last, since_snapshot, last_snapshot, interval }
     }
 
     /// Turns records into rows.
@@ -44,6 +65,7 @@ impl SqliteLog {
             let entry = json(&record.entry, "a record")?;
             let (seq, at) = (number(record.seq)?, number(record.at.as_millis())?);
             let crc = row_checksum(self.held.key, seq, at, &entry);
+            self.last.crc = crc;
             rows.push(Row { seq, at, entry, crc });
             self.summary.add(record);
         }
@@ -101,18 +123,17 @@ impl RunLog for SqliteLog {
     }
 
     fn wants_snapshot(&self) -> bool {
-        self.broken.is_none() && self.since_snapshot >= self.snapshots
+        self.broken.is_none() && self.since_snapshot >= self.interval.max(self.last_snapshot)
     }
 
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
         // If it fails, the next one is as far away.
         self.since_snapshot = 0;
         let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
-        let row = on_thread(move || SnapshotRow::of(key, &snapshot)).await?;
-        let len = row.state.len();
-        self.held.writer.ask(|reply| Work::Snapshot { run, key, fence, row, reply }).await?;
-        self.snapshots = self.snapshots.max(len);
-        Ok(())
+        let before = self.last.crc;
+        let row = on_thread(move || SnapshotRow::of(key, before, &snapshot)).await?;
+        self.last_snapshot = row.state.len();
+        self.held.writer.ask(|reply| Work::Snapshot { run, key, fence, row, reply }).await
     }
 
     async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
@@ -156,9 +177,10 @@ pub(super) struct SnapshotRow {
 }
 
 impl SnapshotRow {
-    fn of(key: i64, snapshot: &Snapshot) -> Result<Self, JournalError> {
+    /// The row of a snapshot. Its checksum covers that of the record before it, so that it is of no other.
+    fn of(key: i64, before: i64, snapshot: &Snapshot) -> Result<Self, JournalError> {
         let (seq, state) = (number(snapshot.seq)?, json(&snapshot.state, "a snapshot")?);
-        let crc = row_checksum(key, seq, 0, &state);
+        let crc = row_checksum(key, seq, before, &state);
         Ok(Self { seq, state, crc })
     }
 }

@@ -11,13 +11,23 @@ use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::file::{Place, row_checksum};
-use super::log::state;
+use super::log::{LastRow, state};
 
 /// How many may look at the same time, each with a connection; others wait until they may.
 const MOST: usize = 4;
 
 /// How many of them may read runs whole, which takes long: whoever lists runs never waits for all of these.
 const WHOLE: usize = MOST - 1;
+
+/// A run from its last snapshot on.
+pub(super) struct AfterSnapshot {
+    pub(super) snapshot: Snapshot,
+    /// How long the snapshot is.
+    pub(super) len: usize,
+    pub(super) records: Vec<Record>,
+    pub(super) last: LastRow,
+    pub(super) summary: RunSummary,
+}
 
 /// A part of a table that is not worth a thread.
 const SMALL: i64 = 5_000;
@@ -65,23 +75,20 @@ impl Readers {
         })
     }
 
-    /// The records of a run; none when it is not there.
-    pub(super) fn records(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
+    /// The records of a run, and what the last of them is; none when it is not there.
+    pub(super) fn records(&self, run: &RunId) -> Result<(Vec<Record>, LastRow), JournalError> {
         self.look(|connection| {
             // Both are of the same moment.
             let moment = connection.unchecked_transaction()?;
             let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
             let found =
                 find.query_row([run.as_str()], |row| Ok((row.get(0)?, natural(row, 1)?))).optional()?;
-            found.map_or(Ok(Vec::new()), |(key, count)| records(&moment, run, key, 0, count))
+            found.map_or(Ok(Default::default()), |(key, count)| records(&moment, run, key, 0, count))
         })
     }
 
     /// The last snapshot of a run and the records behind it, with what its row says; `None` if there is no good one.
-    pub(super) fn after_snapshot(
-        &self,
-        run: &RunId,
-    ) -> Result<Option<(Snapshot, Vec<Record>, RunSummary)>, JournalError> {
+    pub(super) fn after_snapshot(&self, run: &RunId) -> Result<Option<AfterSnapshot>, JournalError> {
         self.look(|connection| {
             // All are of the same moment.
             let moment = connection.unchecked_transaction()?;
@@ -91,14 +98,26 @@ impl Readers {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?, row.get::<_, i64>(3)?))
             });
             let Some((key, seq, state, crc)) = found.optional()? else { return Ok(None) };
-            let state = (row_checksum(key, seq, 0, &state) == crc).then(|| serde_json::from_str(&state).ok());
+            let mut before = moment.prepare_cached("SELECT at, entry FROM records WHERE run = ?1 AND seq = ?2")?;
+            let before = before.query_row([key, seq.saturating_sub(1)], |row| {
+                let (at, entry) = (row.get::<_, i64>(0)?, row.get::<_, String>(1)?);
+                Ok(row_checksum(key, seq.saturating_sub(1), at, &entry))
+            });
+            let Some(before_crc) = before.optional()? else { return Ok(None) };
+            let is_good = row_checksum(key, seq, before_crc, &state) == crc;
+            let len = state.len();
+            let state = is_good.then(|| serde_json::from_str(&state).ok());
             let mut row = moment.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
             let summary = row.query_row([run.as_str()], |row| Ok(summary(row)))?;
             let (Some(state), Some(summary), Ok(from)) = (state.flatten(), summary, u64::try_from(seq)) else {
                 return Ok(None);
             };
-            let records = records(&moment, run, key, from, summary.records)?;
-            Ok(Some((Snapshot::new(from, state), records, summary)))
+            let (records, mut last) = records(&moment, run, key, from, summary.records)?;
+            if records.is_empty() {
+                // Then the last record is the one before the snapshot.
+                last.crc = before_crc;
+            }
+            Ok(Some(AfterSnapshot { snapshot: Snapshot::new(from, state), len, records, last, summary }))
         })
     }
 
@@ -191,11 +210,11 @@ fn records(
     key: i64,
     from: u64,
     count: u64,
-) -> Result<Vec<Record>, Flaw> {
+) -> Result<(Vec<Record>, LastRow), Flaw> {
     let select = "SELECT seq, at, entry, crc FROM records WHERE run = ?1 AND seq >= ?2 ORDER BY seq";
     let mut select = connection.prepare_cached(select)?;
     let mut rows = select.query([key, from.cast_signed()])?;
-    let mut records = Vec::new();
+    let (mut records, mut last) = (Vec::new(), LastRow::default());
     while let Some(row) = rows.next()? {
         let next = from + records.len() as u64;
         let flaw = |what: &str| Flaw::Run(run.clone(), format!("record {next} {what}"));
@@ -207,8 +226,11 @@ fn records(
         };
         // Rows of older versions have none.
         let crc = row.get_ref(3)?;
-        if crc != ValueRef::Null && crc != ValueRef::Integer(row_checksum(key, next.cast_signed(), at, entry))
-        {
+        last = LastRow {
+            crc: row_checksum(key, next.cast_signed(), at, entry),
+            bytes: last.bytes + entry.len(),
+        };
+        if crc != ValueRef::Null && crc != ValueRef::Integer(last.crc) {
             return Err(flaw(
                 "is not as it should be: its checksum is another; restore the file from a copy, or remove the run",
             ));
@@ -222,7 +244,7 @@ fn records(
         let what = format!("it has {found} records and should have {count}");
         return Err(Flaw::Run(run.clone(), what));
     }
-    Ok(records)
+    Ok((records, last))
 }
 
 /// The columns that a summary is made of.

@@ -4,7 +4,8 @@ use std::fs;
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Journal, Machine, MachineKind, RunId, Status, Step, ToolCall, ToolRun,
+    Child, ChildRun, Effect, EffectCx, EffectId, Ending, Eventual, Executor, Input, Journal, Limits, Machine,
+    MachineKind, Outcome, PrepareCx, Prepared, RunId, Status, Step, ToolCall, ToolError, ToolRun,
 };
 use levity_driver::{DriverSettings, Meter, RunDriver, RunSnapshot};
 use levity_runtime::{FileJournal, Job, MemoryJournal, Runtime};
@@ -109,6 +110,125 @@ async fn run_goes_on_from_every_snapshot_in_memory() {
     for interval in 1..=3 {
         fails_and_goes_on(MemoryJournal::new().with_snapshots(interval)).await;
     }
+}
+
+#[tokio::test]
+async fn snapshots_are_taken_however_often_a_run_is_opened() {
+    let folder = Folder::new();
+    let journal = folder.journal().with_snapshot_interval(4_000);
+    let first = FaultyJournal::new(journal.clone()).fail_from(5);
+    let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
+    Runtime::new().with_journal(first).run(job).await.unwrap_err();
+    // Each process appends far less than the interval.
+    for _ in 0..20 {
+        let some = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(4));
+        some.run(Job::resume(run(), Arc::new(Answers::default()), Twos::restore)).await.unwrap_err();
+    }
+    let latest = journal.open_latest(&run()).await.unwrap();
+    let seq = latest.snapshot.unwrap().seq;
+    assert!(seq > 50 && latest.records.len() < 50, "{seq} and {}", latest.records.len());
+}
+
+#[tokio::test]
+async fn record_that_does_not_follow_is_refused() {
+    let folder = Folder::new();
+    let journal = with_snapshot(&folder).await;
+    let mut open = journal.open_latest(&run()).await.unwrap();
+    let wrong = levity_core::Record::new(0, Default::default(), crate::files::opened());
+    let error = open.log.append(&[wrong]).await.unwrap_err();
+    assert!(error.to_string().contains("record 0 cannot follow"), "{error}");
+}
+
+/// Has one child, which is [`Twos`].
+#[derive(Debug, Default)]
+struct Parent(Option<Ending>);
+
+impl Machine for Parent {
+    fn kind(&self) -> MachineKind {
+        MachineKind::new("parent", 1)
+    }
+
+    fn save(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn apply(&mut self, input: Input, step: &mut Step) {
+        match input {
+            Input::Begin { .. } => {
+                step.want(EffectId::new(0), Effect::Child(ChildRun::new("twos", json!("Work."))));
+            }
+            Input::Finished { .. } => self.0 = Some(Ending::new(Status::Complete)),
+            _ => {}
+        }
+    }
+
+    fn ending(&self) -> Option<&Ending> {
+        self.0.as_ref()
+    }
+}
+
+struct WithChild(Arc<Answers>);
+
+#[async_trait::async_trait]
+impl Executor for WithChild {
+    fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
+        Prepared::default().into()
+    }
+
+    async fn execute(&self, _: Effect, _: EffectCx) -> Outcome {
+        Outcome::Unknown
+    }
+
+    async fn child(&self, _: &ChildRun, state: Option<&Value>) -> Result<Child, ToolError> {
+        let machine = match state {
+            Some(state) => Twos::restore(&MachineKind::new("twos", 1), state).map_err(ToolError::failed)?,
+            None => Twos::default(),
+        };
+        Ok(Child::new(machine, self.0.clone(), Limits::default()))
+    }
+}
+
+#[tokio::test]
+async fn child_goes_on_from_its_records_when_its_snapshot_is_of_another_version() {
+    let folder = Folder::new();
+    let journal = folder.journal().with_snapshot_interval(2_000);
+    let executor = || Arc::new(WithChild(Arc::new(Answers::default())));
+    let failing = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(60));
+    failing.run(Job::new(Parent::default(), executor()).id(run())).await.unwrap_err();
+    let child = RunId::new("r.0");
+    let before = journal.read(&child).await.unwrap().len();
+    let file = folder.0.join(".r.0.snapshot");
+    let older = fs::read_to_string(&file).unwrap().replace("\"version\":\"", "\"version\":\"0.");
+    fs::write(&file, crate::files::sealed(older.trim_end()) + "\n").unwrap();
+    assert!(journal.open_latest(&child).await.unwrap().snapshot.is_some(), "the journal has one still");
+    let again = executor();
+    let restore = |_: &MachineKind, _: &Value| Ok(Parent::default());
+    let runtime = Runtime::new().with_journal(journal.clone());
+    runtime.run(Job::resume(run(), again.clone(), restore)).await.unwrap();
+    let records = journal.read(&child).await.unwrap();
+    assert!(records.len() > before && before > 50, "{before} and {}", records.len());
+    let performed = again.0.seen.lock().unwrap().len() as u64;
+    assert!(performed < CALLS - 20, "{performed}: the first calls are not made again");
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn snapshot_of_another_past_is_not_used() {
+    let folder = Folder::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let path = folder.0.join("runs.db");
+    let journal = levity_runtime::SqliteJournal::new(&path).unwrap().with_snapshot_interval(2_000);
+    let failing = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(60));
+    let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
+    failing.run(job).await.unwrap_err();
+    let seq = journal.open_latest(&run()).await.unwrap().snapshot.unwrap().seq;
+    // Somebody has changed the record before the snapshot by hand.
+    let sql = rusqlite::Connection::open(&path).unwrap();
+    let change = "UPDATE records SET at = at + 1, crc = NULL WHERE seq = ?1";
+    assert_eq!(sql.execute(change, [seq.cast_signed() - 1]).unwrap(), 1);
+    let latest = journal.open_latest(&run()).await.unwrap();
+    assert!(latest.snapshot.is_none());
+    assert!(latest.records.len() as u64 >= seq);
 }
 
 /// A run of a folder that has ended, with a snapshot somewhere in it.
