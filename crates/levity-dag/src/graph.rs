@@ -74,7 +74,7 @@ pub(crate) struct Edge {
     pub(crate) stands_in: bool,
 }
 
-/// How the steps of a plan depend on each other, where that does not follow from the plan alone: it was changed while it ran.
+/// The dependencies between the steps of a plan that was changed while it ran, and no longer tells them itself.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Wiring {
     edges: Vec<(u32, u32, Edge)>,
@@ -83,7 +83,7 @@ pub(crate) struct Wiring {
 }
 
 impl Graph {
-    /// How its steps depend on each other.
+    /// The dependencies between its steps.
     pub(crate) fn wiring(&self) -> Wiring {
         let Topology { dag, rank, .. } = &self.found.topology;
         let number = |node: petgraph::graph::NodeIndex<u32>| node.index() as u32;

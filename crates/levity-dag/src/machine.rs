@@ -54,12 +54,12 @@ pub struct GraphMachine {
     schemas: BTreeMap<Arc<str>, Schema>,
     /// How many effects of steps are under way.
     running: usize,
-    /// Whether it has taken in anything.
+    /// `true` once the machine has taken in an input.
     fed: bool,
     now: Progress,
 }
 
-/// What changes while a plan is carried out, beside its steps.
+/// The part of the state that changes while a plan is carried out, beside its steps.
 #[derive(Debug, Serialize, Deserialize)]
 struct Progress {
     begun: bool,

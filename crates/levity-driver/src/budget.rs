@@ -10,7 +10,7 @@ use levity_core::{
 
 use crate::meter::{Meter, Refusal, Reservation, begun, in_full};
 
-/// What calls of models under way have reserved, and what waits for room.
+/// Reservations of model calls under way, and the effects that wait for budget.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     reservations: Vec<(EffectId, Reservation)>,
@@ -41,7 +41,7 @@ impl Budget {
         self.freed.take_if(|freed| freed.is_cancelled());
     }
 
-    /// What was set aside for an effect under way.
+    /// The reservation of an effect under way.
     pub(crate) fn reservation(&self, id: EffectId) -> Option<&Reservation> {
         self.reservations.iter().find(|(of, _)| *of == id).map(|(_, reservation)| reservation)
     }
@@ -103,7 +103,7 @@ enum Held {
     Wait(CancelToken),
 }
 
-/// Whether something is set aside before the effect begins.
+/// Returns whether budget is reserved before the effect begins.
 pub(crate) fn reserves(meter: &Meter, effect: &Effect) -> bool {
     effect.kind() == EffectKind::Model && meter.is_budget()
 }
@@ -143,7 +143,7 @@ fn reserve(
     })
 }
 
-/// What a run has used, by its records, but for effects under way.
+/// The spending of a run by its records, without effects under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally(pub(crate) Spent);
 

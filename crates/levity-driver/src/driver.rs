@@ -18,7 +18,7 @@ mod input;
 
 pub use input::EffectResult;
 
-/// How much the host may say before the model is called again.
+/// The number of messages that a run takes before it calls the model again.
 pub const MAX_SAID: usize = 256;
 
 /// Decides what a run does next: the half of a runtime that does no I/O.
@@ -48,32 +48,32 @@ pub struct RunDriver<M> {
     events: Vec<Event>,
     actions: Vec<Action>,
     watched: bool,
-    /// Whether effects may begin that were left for the next call of `advance`.
+    /// `true` if effects were left for the next call of `advance`.
     more: bool,
-    /// Whether the machine was told to end and did not.
+    /// `true` if the machine was told to end and did not.
     ignored_end: bool,
     diverged: Option<Divergence>,
 }
 
-/// How a run is driven.
+/// Settings of a driver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DriverSettings {
     /// Counts what the run uses.
     pub meter: Arc<Meter>,
-    /// How many runs stand above this one.
+    /// The number of runs above this one.
     pub depth: usize,
     /// Tells a child that belongs to its parent from another run of the same id.
     pub origin: Option<Digest>,
-    /// Whether the journal gives records back. Without one, the driver spares what only a reader needs.
+    /// `true` if the journal gives records back. Otherwise the driver skips the work that only a reader needs.
     pub keeps: bool,
-    /// Whether somebody can answer questions through the host, now or later.
+    /// `true` if somebody can answer questions through the host, now or later.
     pub is_reachable: bool,
-    /// Whether a paused run goes on as soon as it is driven, because nobody else can resume it.
+    /// `true` if a paused run resumes as soon as it is driven, because nobody else can resume it.
     pub resumes: bool,
-    /// Whether the host has an approver, which answers every question.
+    /// `true` if the host has an approver, which answers every question.
     pub has_approver: bool,
-    /// Whether [snapshots](RunDriver::snapshot) are made. The driver then keeps a copy of each effect under way.
+    /// `true` if [snapshots](RunDriver::snapshot) are made. The driver then keeps a copy of each effect under way.
     pub snapshots: bool,
 }
 
@@ -88,7 +88,7 @@ impl DriverSettings {
 
 /// Answers what a driver asks while it begins effects.
 pub trait DriverHost {
-    /// What the executor says of an effect before it begins; `None` if it says so later, by [`RunDriver::prepared`].
+    /// Asks the executor about an effect before it begins. Returns `None` if the answer comes later, by [`RunDriver::prepared`].
     fn prepare(&mut self, id: EffectId, effect: &Effect) -> Option<Prepared>;
 
     /// Returns whether to begin no more effects for now. Asked now and then.
@@ -97,7 +97,7 @@ pub trait DriverHost {
     }
 }
 
-/// What the host is to do.
+/// A task for the host.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
@@ -110,21 +110,21 @@ pub enum Action {
     Withdraw(EffectId),
 }
 
-/// How an effect begins.
+/// The circumstances in which an effect begins.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EffectStart {
     /// The number of the record by which it began.
     pub seq: u64,
-    /// Whether it had begun before, in a process that is gone.
+    /// `true` if the effect had begun before, in a process that is gone.
     pub again: bool,
     /// The key by which the outside knows it, if not by its own.
     pub key: Option<Arc<str>>,
-    /// When a wait is over.
+    /// The end of a wait.
     pub until: Option<Timestamp>,
-    /// How many tokens may be sent.
+    /// The most tokens that may be sent.
     pub max_input: Option<u64>,
-    /// How many tokens the reply may have.
+    /// The most tokens that the reply may have.
     pub max_output: Option<u64>,
 }
 
@@ -132,11 +132,11 @@ pub struct EffectStart {
 #[derive(Debug)]
 struct Question {
     ask: Ask,
-    /// Whether the host has it asked, rather than only shown.
+    /// `true` if an approver or the executor is asked, and not only people.
     is_asked: bool,
 }
 
-/// What the executor has yet to say of effects.
+/// Pending answers of the executor about effects.
 #[derive(Debug, Default)]
 struct Preparing {
     wanted: BTreeSet<EffectId>,
@@ -233,7 +233,7 @@ impl<M: Machine> RunDriver<M> {
     /// The record by which the machine broke its contract, if it did. Nothing of a run that diverged is written.
     ///
     /// # Errors
-    /// When it did.
+    /// When the machine broke its contract.
     pub fn check(&mut self) -> Result<(), Divergence> {
         self.diverged.take().map_or(Ok(()), Err)
     }
@@ -295,7 +295,7 @@ impl<M: Machine> RunDriver<M> {
         self.state.machine
     }
 
-    /// How the machine ended, once it did.
+    /// The ending of the machine, once it has one.
     pub fn ending(&self) -> Option<&Ending> {
         self.state.machine.ending()
     }
@@ -315,18 +315,18 @@ impl<M: Machine> RunDriver<M> {
         self.state.seq
     }
 
-    /// When the run was opened.
+    /// The time at which the run was opened.
     pub fn opened_at(&self) -> Timestamp {
         self.state.opened
     }
 
-    /// How much is left of the time that the run may take, if that is limited.
+    /// The time that the run may still take, if its time is limited.
     pub fn time_left(&self, now: Timestamp) -> Option<Duration> {
         let limit = self.settings.meter.limits().wall_time?;
         Some(limit.saturating_sub(now.since(self.state.opened)))
     }
 
-    /// What the run's records say that it has used. Effects under way count in full.
+    /// The spending of the run by its records. Effects under way count in full.
     pub fn spent(&self) -> Spent {
         self.state.spent()
     }
@@ -337,7 +337,7 @@ impl<M: Machine> RunDriver<M> {
         running.filter(|(_, running)| running.note.kind == EffectKind::Child).map(|(id, _)| id)
     }
 
-    /// How an effect has begun.
+    /// Returns the circumstances in which an effect has begun.
     pub fn start_of(&self, id: EffectId) -> EffectStart {
         let reservation = self.budget.reservation(id);
         let (max_input, max_output) =
@@ -391,7 +391,7 @@ impl<M: Machine> RunDriver<M> {
         self.ignored_end
     }
 
-    /// What the run waits for, if it does nothing but wait, for people and times. `rests` says so of a child.
+    /// Returns the questions and times that the run waits for, if it does nothing else. `rests` says so of a child.
     pub fn waits_only(&self, now: Timestamp, rests: impl Fn(EffectId) -> bool) -> Option<Vec<Waiting>> {
         let state = &self.state;
         let busy =

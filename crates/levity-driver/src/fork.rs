@@ -39,9 +39,9 @@ pub fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> Result<
 pub struct Fork {
     /// The old run.
     pub from: RunId,
-    /// How the old run was opened, with the limits and the setup of the new one.
+    /// The record that opened the old run, with the limits and the setup of the new one.
     pub opened: Opened,
-    /// When the new run is opened.
+    /// The time at which the new run is opened.
     pub now: Timestamp,
 }
 

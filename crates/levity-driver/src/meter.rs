@@ -62,7 +62,7 @@ struct Amount {
 pub(crate) enum Refusal {
     /// What has been spent leaves no room.
     Limit(Limit),
-    /// What calls under way may take leaves no room yet; the token is cancelled when some is given back.
+    /// Calls under way have reserved the rest; the token is cancelled when budget is released.
     Wait(CancelToken),
 }
 

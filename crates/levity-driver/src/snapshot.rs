@@ -21,11 +21,11 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[serde(deny_unknown_fields)]
 pub struct RunSnapshot {
     version: String,
-    /// How the run was opened; without the state that its machine had then.
+    /// The record that opened the run, without the first state of its machine.
     opened: Opened,
     opened_at: Timestamp,
     seq: u64,
-    /// What the machine is now, and its state.
+    /// The kind of the machine when the snapshot was taken, and its state.
     kind: MachineKind,
     machine: Value,
     wanted: Vec<(EffectId, Effect)>,
@@ -68,7 +68,7 @@ impl RunSnapshot {
         Ok(read)
     }
 
-    /// How the run was opened; without the state that its machine had then.
+    /// The record that opened the run, without the first state of its machine.
     pub fn opened(&self) -> &Opened {
         &self.opened
     }

@@ -34,11 +34,11 @@ pub(crate) struct State<M> {
     pub(crate) ended: bool,
     /// Words of the host since the last call of a model.
     pub(crate) said: usize,
-    /// What the run has used, but for effects under way.
+    /// The spending of the run, without effects under way.
     pub(crate) tally: Tally,
-    /// How the run was opened, if snapshots are made of it; without the state that the machine had then.
+    /// The record that opened the run, if snapshots are made; without the first state of its machine.
     pub(crate) opened_as: Option<Box<Opened>>,
-    /// Whether snapshots are made.
+    /// `true` if snapshots are made.
     pub(crate) snapshots: bool,
     /// The calls that have no final outcome yet.
     pub(crate) line: Line,
@@ -73,7 +73,7 @@ pub(crate) struct Running {
     pub(crate) effect: Option<Effect>,
     /// The host says that it did not take effect.
     pub(crate) cleared: bool,
-    /// Whether it had begun before, in a process that is gone.
+    /// `true` if the effect had begun before, in a process that is gone.
     pub(crate) again: bool,
     /// Whether the executor answers it, if it is a question.
     pub(crate) answered: bool,
@@ -338,7 +338,7 @@ impl<M: Machine> State<M> {
         self.ready.insert(at, id);
     }
 
-    /// What the run has used so far. Effects under way count in full.
+    /// The spending of the run so far. Effects under way count in full.
     pub(crate) fn spent(&self) -> Spent {
         self.tally.with(self.running.iter().map(|(_, running)| &running.note))
     }

@@ -79,7 +79,7 @@ pub(crate) struct Around {
     pub(crate) meter: Arc<Meter>,
     pub(crate) hub: Option<Arc<Hub>>,
     pub(crate) cancel: Option<CancelToken>,
-    /// How many runs stand above this one.
+    /// The number of runs above this one.
     pub(crate) depth: usize,
     /// What tells a child that is this one's from another of the same id.
     pub(crate) origin: Option<Digest>,
@@ -142,7 +142,7 @@ impl Slice {
     }
 }
 
-/// What a driver is made of beside its core.
+/// The parts of a driver beside its core.
 struct Loaded {
     setup: Vec<(String, Digest)>,
     log: Box<dyn RunLog>,

@@ -304,7 +304,7 @@ impl Journal for FileJournal {
 /// A run from its last snapshot on.
 struct AfterSnapshot {
     snapshot: Snapshot,
-    /// Where in the file it was taken, and how long it is.
+    /// The offset in the file at which it was taken, and its length.
     at: u64,
     len: u64,
     records: Vec<Record>,
@@ -322,7 +322,7 @@ struct FileLog {
     last: LastLine,
     /// The number of the next record.
     next: u64,
-    /// How many bytes were appended since the last snapshot, how long that is, and after how many bytes the next one is taken at least.
+    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least interval between two.
     since_snapshot: u64,
     last_snapshot: u64,
     interval: u64,

@@ -34,7 +34,7 @@ impl StoredRun {
         }
     }
 
-    /// How many records are to be folded in.
+    /// The number of records to fold in.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -49,7 +49,7 @@ impl StoredRun {
         self.snapshot.is_some()
     }
 
-    /// How the run was opened; from a snapshot, without the state of the machine then.
+    /// The record that opened the run; from a snapshot, without the first state of the machine.
     pub(crate) fn opened(&self) -> Option<&Opened> {
         match (&self.snapshot, self.records.first().map(|record| &record.entry)) {
             (Some(snapshot), _) => Some(snapshot.opened()),
@@ -70,7 +70,7 @@ impl StoredRun {
         matches!(self.records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
     }
 
-    /// What the run was allowed to use when it was made.
+    /// The limits that the run was made with.
     pub(crate) fn limits(&self) -> Limits {
         self.opened().map_or_else(Limits::default, |opened| *opened.limits)
     }

@@ -22,7 +22,7 @@ pub struct SwarmMachine {
     desk: Desk,
     play: Box<dyn Play>,
     begun: bool,
-    /// Whether it has taken in anything.
+    /// `true` once the machine has taken in an input.
     fed: bool,
 }
 

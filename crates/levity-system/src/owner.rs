@@ -15,7 +15,7 @@ pub struct Owner {
     _lock: File,
 }
 
-/// What to do where the file system has no locks.
+/// The behaviour on file systems without locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutLocks {
     /// Nobody can be an owner.

@@ -28,7 +28,7 @@ pub struct Replace<'a> {
 }
 
 impl<'a> Replace<'a> {
-    /// How the file ends that is written before it gets its name.
+    /// The suffix of a file that is written before it is renamed.
     pub const UNFINISHED: &'static str = ".tmp";
 
     /// Replaces the file at this path, which is made if it is not there. Its folder must be.

@@ -207,7 +207,7 @@ impl<M: Machine> ManualHost<M> {
         &self.driver
     }
 
-    /// How the run ended, once it did.
+    /// The ending of the run, once it has one.
     pub fn ending(&self) -> Option<&Ending> {
         self.driver.ending()
     }

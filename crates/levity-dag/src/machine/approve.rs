@@ -114,7 +114,7 @@ impl GraphMachine {
 }
 
 impl Proposal {
-    /// What a person is shown of it.
+    /// The plan or the change, as a person sees it.
     fn args(&self) -> Value {
         match self {
             Self::Plan(plan) => json!(plan),

@@ -76,7 +76,7 @@ impl Fan {
         }
     }
 
-    /// Whether what it says of its elements fits together.
+    /// Returns whether the counts of its elements fit together.
     pub(super) fn is_sound(&self) -> bool {
         let begun = self.next as usize;
         let done = self.results.iter().flatten().count();
@@ -89,7 +89,7 @@ impl Fan {
             && under_way
     }
 
-    /// Whether an element is under way.
+    /// Returns whether an element is under way.
     pub(super) fn is_under_way(&self, item: u32) -> bool {
         self.under_way.contains_key(&item)
     }

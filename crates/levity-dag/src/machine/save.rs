@@ -25,7 +25,7 @@ struct Steps<'a> {
     /// The plan, unless it is the one that the run began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plan: Option<Arc<Plan>>,
-    /// How its steps depend on each other, when it may have been changed.
+    /// The dependencies between its steps, if the plan may have been changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wiring: Option<Wiring>,
     nodes: Cow<'a, [Node]>,
@@ -94,7 +94,7 @@ impl GraphMachine {
         Scheduler::restored(graph, saved.nodes.into_owned(), &saved.held)
     }
 
-    /// What cannot be in a state that a machine saved, if there is something.
+    /// Returns the first contradiction in a saved state, if there is one.
     fn contradiction(&self) -> Option<&'static str> {
         let now = &self.now;
         let ended = now.ending.is_some();

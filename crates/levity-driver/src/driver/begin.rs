@@ -8,7 +8,7 @@ use levity_core::{
 use super::{Action, DriverHost, Question, RunDriver};
 use crate::budget::reserves;
 
-/// Why an effect that an earlier process left under way does not begin now.
+/// The reason that an effect of an earlier process does not begin now.
 enum Deferred {
     /// It is looked at again.
     Again,
@@ -173,12 +173,12 @@ impl<M: Machine> RunDriver<M> {
         })
     }
 
-    /// Whether nobody can answer a question.
+    /// Returns whether nobody can answer a question.
     fn is_alone(&self, answered: bool) -> bool {
         !self.settings.is_reachable && !self.settings.has_approver && !answered
     }
 
-    /// Whether nobody knows what came of an effect that has begun, and nobody looks for it.
+    /// Returns whether the outcome of an effect that has begun is unknown, and nobody looks for it.
     pub(super) fn is_lost(&self, id: EffectId) -> bool {
         self.state.running.get(id).is_some_and(|running| {
             let lost = |effect: &Effect| !running.cleared && !may_repeat(effect, running.note.class);
@@ -245,7 +245,7 @@ impl<M: Machine> RunDriver<M> {
     }
 }
 
-/// Whether an effect that began in a process that is gone may be performed now. Asking again and going
+/// Returns whether an effect that began in a process that is gone may be performed now. Asking again and going
 /// on with a child repeat nothing, and the executor first undoes effects that can be undone.
 fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     match effect {

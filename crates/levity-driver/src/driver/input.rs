@@ -1,4 +1,4 @@
-//! What a host reports.
+//! Reports of the host.
 
 use levity_core::{
     Command, ControlError, Decision, Effect, EffectId, Entry, Intervention, Limit, Machine, Outcome, Post,
@@ -7,7 +7,7 @@ use levity_core::{
 
 use super::{Action, MAX_SAID, RunDriver};
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum EffectResult {

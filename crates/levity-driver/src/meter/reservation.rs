@@ -23,12 +23,12 @@ impl Reservation {
         Self { meter, worst, output, open: true }
     }
 
-    /// How many tokens may be sent.
+    /// The most tokens that may be sent.
     pub(crate) fn input(&self) -> u64 {
         self.worst.input
     }
 
-    /// How many tokens the reply may have.
+    /// The most tokens that the reply may have.
     pub(crate) fn output(&self) -> u64 {
         self.output
     }

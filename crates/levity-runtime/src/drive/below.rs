@@ -1,4 +1,4 @@
-//! What earlier processes have used in the runs that they left under way.
+//! The spending of earlier processes in runs that they left under way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use levity_driver::{DriverSettings, tally};
 
 use super::{Around, Driver};
 
-/// What earlier processes have used in each run that they left under way, with all below it. The topmost run
+/// The spending of earlier processes in each run that they left under way, with all below it. The topmost run
 /// has counted it before anything begins.
 pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spent>>>;
 
@@ -50,7 +50,7 @@ fn below<'a>(
 }
 
 impl Around {
-    /// How the core drives the run.
+    /// Settings for the core.
     pub(super) fn settings(&self, has_line: bool) -> DriverSettings {
         let mut settings = DriverSettings::new(self.meter.clone());
         (settings.depth, settings.origin) = (self.depth, self.origin);

@@ -1,4 +1,4 @@
-//! What the executor says of effects before they begin, also if it takes its time.
+//! Answers of the executor about effects before they begin, at once or later.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use levity_driver::{Action, DriverHost};
 
 use super::{BATCH, Driver, SLICE};
 
-/// What the executor has yet to say. Mostly it says all at once, and a run has no room for this.
+/// Pending answers of the executor. Most executors answer at once, so a run reserves no space for this.
 #[derive(Default)]
 pub(super) struct Preparing(Option<Box<FuturesUnordered<BoxFuture<'static, Answer>>>>);
 
-/// What the executor says of an effect.
+/// An answer of the executor about an effect.
 type Answer = (EffectId, Prepared);
 
 impl Preparing {
@@ -61,7 +61,7 @@ impl DriverHost for Host<'_> {
     }
 }
 
-/// Whether a slice has lasted long enough since this was first asked.
+/// Tells when a slice has lasted long enough, counted from the first question.
 pub(super) struct Lateness {
     world: Arc<dyn World>,
     since: Option<Timestamp>,

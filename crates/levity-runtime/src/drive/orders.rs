@@ -1,4 +1,4 @@
-//! What a run is told while it is driven: by the holder of its handle.
+//! Commands of the holder of a handle to a run that is driven.
 
 use levity_core::Machine;
 

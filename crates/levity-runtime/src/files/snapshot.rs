@@ -20,7 +20,7 @@ use crate::checksum::checksum;
 /// A line at the end of what a snapshot is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LastLine {
-    /// Where it ends in the file.
+    /// The offset of its end in the file.
     pub(super) end: u64,
     len: u64,
     crc: u32,
@@ -102,7 +102,7 @@ pub(super) fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Where a snapshot is written before it gets its name.
+/// The path that a snapshot is written to before it is renamed.
 fn beside(path: &Path) -> PathBuf {
     path.with_extension("snapshot.new")
 }

@@ -19,9 +19,9 @@ pub(super) struct SqliteLog {
     given: Option<i64>,
     /// Why nothing more can be appended.
     broken: Option<JournalError>,
-    /// What the last record is.
+    /// The last record.
     last: LastRow,
-    /// How many bytes were appended since the last snapshot, how long that is, and after how many bytes the next one is taken at least.
+    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least interval between two.
     since_snapshot: usize,
     last_snapshot: usize,
     interval: usize,
@@ -32,7 +32,7 @@ pub(super) struct SqliteLog {
 pub(super) struct LastRow {
     /// Its checksum.
     pub(super) crc: i64,
-    /// How many bytes it and those that were read before it have.
+    /// The bytes of this record and of those that were read before it.
     pub(super) bytes: usize,
 }
 

@@ -22,7 +22,7 @@ const WHOLE: usize = MOST - 1;
 /// A run from its last snapshot on.
 pub(super) struct AfterSnapshot {
     pub(super) snapshot: Snapshot,
-    /// How long the snapshot is.
+    /// The length of the snapshot in bytes.
     pub(super) len: usize,
     pub(super) records: Vec<Record>,
     pub(super) last: LastRow,

@@ -10,7 +10,7 @@ pub(super) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&program)
 }
 
-/// What a program runs that it is given.
+/// The command that a program runs for its caller.
 pub(super) enum Inner {
     None,
     /// A line for a shell, in this word.

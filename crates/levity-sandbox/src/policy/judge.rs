@@ -32,7 +32,7 @@ pub(super) struct Scene {
     rule: Option<String>,
     /// A program that is no filter. Beside one with more rights it would have them, too.
     beside: Option<String>,
-    /// Why the line is not one of plain words.
+    /// The first sign that keeps the line from being plain words.
     not_plain: Option<String>,
     /// True if the line is asked about only because of [`excess`](Self::excess).
     exceeds: bool,
@@ -96,7 +96,7 @@ impl Scene {
     }
 }
 
-/// Why a program has more rights than to read.
+/// The reason that a program has more rights than to read.
 const BY_RULE: &str = "which a rule allows";
 
 fn not_plain(sign: &str, whose: &str, reason: &str) -> String {

@@ -119,7 +119,7 @@ const LONG: [&str; 8] = [
     "--only-matching",
 ];
 
-/// Whether a program works on its arguments and its input alone. Such programs may stand beside commands with more rights.
+/// Returns whether a program works on its arguments and its input alone. Such programs may stand beside commands with more rights.
 pub(super) fn is_filter(program: &str, args: &[&str]) -> bool {
     match program {
         "basename" | "dirname" | "echo" | "false" | "id" | "nproc" | "pwd" | "seq" | "sleep" | "true"

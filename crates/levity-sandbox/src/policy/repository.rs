@@ -564,7 +564,7 @@ struct Tracked {
 
 /// How deep the path of an entry may go to be matched with rules.
 const MAX_DEPTH: usize = 128;
-/// Which bits of an entry's flags are the length of its path. A longer path has all of them set.
+/// Mask of the bits of an entry's flags that are the length of its path. A longer path has all of them set.
 const LENGTH: u16 = 0xfff;
 /// The longest path of an entry, as systems have them.
 const LONGEST_PATH: usize = 4096;

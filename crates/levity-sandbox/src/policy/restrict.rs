@@ -1,4 +1,4 @@
-//! What rules that deny or ask say of commands that a line hides. They are a filter for a person's attention, and look into every line.
+//! Deny and ask rules applied to commands that a line hides. These rules are a filter for a person's attention, and look into every line.
 
 use super::inner::{Inner, inner};
 use super::judge::{MAX_DEPTH, Scene, name, short};

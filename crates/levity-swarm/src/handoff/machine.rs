@@ -32,7 +32,7 @@ pub(crate) struct Handing {
     /// Those who could not answer since somebody last did.
     pub(super) failed: Vec<Arc<str>>,
     passed: u32,
-    /// How often one has passed it on to another.
+    /// The number of handoffs from one worker to another.
     pairs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u32>>,
     /// How many times in a row nobody could be found under the name that was given.
     strays: u32,

@@ -174,7 +174,7 @@ pub(super) fn check_restored<M: Machine, R: Machine>(
 const RUNS: u64 = 100;
 /// In how many of them it is built again after every input, or from damaged states.
 const RESTORED_RUNS: u64 = 15;
-/// How often a state of each is damaged.
+/// The number of damaged copies of each state.
 const DAMAGES: usize = 20;
 /// How many inputs each has.
 const INPUTS: usize = 60;

@@ -256,7 +256,7 @@ async fn approve<W: Runnable>(mut run: RunHandle<W>) -> Result<W::Output, Error>
     run.await
 }
 
-/// What a record is for the machine of its run.
+/// The input that a record is for the machine of its run.
 fn inputs(run: &RunId, record: &Record) -> Vec<(Timestamp, Input)> {
     let inputs = match record.entry.clone() {
         Entry::Opened(opened) => {

@@ -249,7 +249,7 @@ fn program_that_a_search_runs_is_denied_by_its_rule() {
 }
 
 #[test]
-fn what_may_become_a_denied_command_is_asked_about() {
+fn word_that_may_expand_to_a_denied_command_is_asked_about() {
     let policy = CommandPolicy::allow_all().deny("git push", "no");
     for (line, expected) in [
         ("git $(echo push)", "ask"),
