@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use levity_dag::{Function, Graph, Known, Performer, PerformerKind, Plan, Step, StepInput, Team};
+use levity_dag::{Function, Graph, Plan, PlanConstraints, Step, StepInput, StepRunner, StepRunnerKind, Team};
 use measure::{Effort, Work, compare, verdict};
 use petgraph::Direction;
 use petgraph::algo::is_cyclic_directed;
@@ -215,7 +215,8 @@ fn memory(scale: usize) {
 
 fn checks(effort: Effort, scale: usize) {
     let shape = Shape::layers(10_000 / scale);
-    let known = Known::new().with("nothing", Performer::new(PerformerKind::Function, "does nothing"));
+    let known =
+        PlanConstraints::new().with("nothing", StepRunner::new(StepRunnerKind::Function, "does nothing"));
     let plan = shape.plan();
     let run = move || drop(black_box(Graph::check(plan.clone(), &known).expect("the plan is fine")));
     let work = Work { name: "check", units: 1, run: Box::new(run) };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{ToolCx, ToolSource, World};
-use levity_mcp::{ServerConfig, Servers, Wait};
+use levity_mcp::{ServerConfig, Servers, WaitFor};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ContentBlock, ErrorData,
     ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig as About,
@@ -50,7 +50,7 @@ async fn measure(calls: usize) {
     println!("{:44} {:>10} {:>10} {:>10}", "", "median µs", "least µs", "CPU µs");
     let plain = plain_pipes().await;
     let ours = Servers::builder().world(world()).server(this("pipes")).start().expect("servers start");
-    ours.wait(Wait::All).await;
+    ours.wait(WaitFor::All).await;
     let pipes = compare("pipes", calls, &plain, &ours).await;
     ours.stop().await;
     drop(plain);
@@ -71,7 +71,7 @@ async fn measure(calls: usize) {
         .server(ServerConfig::http("it", url))
         .start()
         .expect("servers start");
-    ours.wait(Wait::All).await;
+    ours.wait(WaitFor::All).await;
     let http = compare("HTTP", calls, &plain, &ours).await;
     println!("  {:+.1} % of the median, {}\n", http.median, verdict(http.median <= 0.0));
     ours.stop().await;
@@ -176,7 +176,7 @@ async fn starts() {
         let start = Moment::now();
         let servers =
             Servers::builder().world(world()).servers((0..count).map(slow)).start().expect("servers start");
-        let status = servers.wait(Wait::All).await;
+        let status = servers.wait(WaitFor::All).await;
         assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
         println!(
             "{count:>2} servers that take 500 ms: ready after {:.0} ms",

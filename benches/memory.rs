@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use count::Counter;
-use levity_core::{Change, ConversationId, MemoryStore, Message, Timestamp};
+use levity_core::{ConversationChange, ConversationId, MemoryStore, Message, Timestamp};
 use levity_memory::{
     Conversations, Counter as Tokens, Durability, FileMemory, InMemory, SqliteMemory, Window,
 };
@@ -92,8 +92,8 @@ fn turn(number: u64) -> [Message; 2] {
     [Message::user(question), Message::assistant(answer)]
 }
 
-fn change(number: u64) -> Change {
-    Change::at(number * 2).with_messages(turn(number)).when(Timestamp::from_millis(number))
+fn change(number: u64) -> ConversationChange {
+    ConversationChange::at(number * 2).with_messages(turn(number)).when(Timestamp::from_millis(number))
 }
 
 /// Work that saves one turn after another in one conversation.
@@ -173,7 +173,7 @@ fn files() {
     for turns in [10, 100, 1_000] {
         let (folder, tokio, id) = (Folder::new(), one_thread(), ConversationId::new("bench"));
         let store = folder.files(Durability::Buffered);
-        let all = Change::at(0).with_messages((0..turns).flat_map(turn));
+        let all = ConversationChange::at(0).with_messages((0..turns).flat_map(turn));
         tokio.block_on(store.save(&id, &all)).expect("it is saved");
         let (_, wall) = timed(|| {
             for number in turns..turns + 10 {
@@ -224,7 +224,7 @@ fn fill(store: &impl MemoryStore, id: &ConversationId, messages: u64) {
     let tokio = one_thread();
     for start in (0..messages / 2).step_by(500) {
         let end = (start + 500).min(messages / 2);
-        let change = Change::at(start * 2).with_messages((start..end).flat_map(turn));
+        let change = ConversationChange::at(start * 2).with_messages((start..end).flat_map(turn));
         tokio.block_on(store.save(id, &change)).expect("it is saved");
     }
 }
@@ -338,7 +338,7 @@ fn row(name: &str, count: usize, goal: f64, store: Arc<dyn MemoryStore>) {
     let tokio = one_thread();
     let conversations = Conversations::new(store.clone());
     let ids: Vec<_> = (0..count).map(|number| ConversationId::new(format!("c{number}"))).collect();
-    let now = |change: Change| change.when(Timestamp::from_millis(4_000_000_000_000));
+    let now = |change: ConversationChange| change.when(Timestamp::from_millis(4_000_000_000_000));
     tokio.block_on(async {
         for id in &ids {
             store.save(id, &now(change(0))).await.expect("it is saved");

@@ -17,7 +17,7 @@ use axum::serve::ListenerExt as _;
 use levity::agent::Agent;
 use levity::core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity::serve::http::HttpApi;
-use levity::serve::{Gate, Order, Runs};
+use levity::serve::{AccessControl, NewRun, Runs};
 use levity::test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -187,14 +187,14 @@ async fn levity_server() {
     let agent = Agent::builder(model).tool(tool("talk", true)).tool(tool("wait", false)).tool_timeout(hour);
     let runs = Runs::new(agent.build().expect("an agent"));
     for id in ["busy", "idle"] {
-        let run = runs.start(Order::new("Work.").id(id)).expect("a run");
+        let run = runs.start(NewRun::new("Work.").id(id)).expect("a run");
         // The script is given out in the order of the calls.
         run.opened().await.expect("it begins");
         while run.standing().stats.tool_calls == 0 {
             tokio::task::yield_now().await;
         }
     }
-    HttpApi::new(runs).serve(waiting::listener(Gate::open()).await).await.expect("it serves");
+    HttpApi::new(runs).serve(waiting::listener(AccessControl::open()).await).await.expect("it serves");
 }
 
 async fn bare_server() {

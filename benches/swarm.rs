@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity::agent::Agent;
 use levity_core::{Delta, Deltas, Finish, Limits, Model, ModelCard, ModelError, Request, RunId, Timestamp};
-use levity_swarm::{Bus, Delegation, Draft, MessageKind, Recipient, Router, Swarm, SwarmInput, Worker};
+use levity_swarm::{Bus, Delegation, MessageKind, NewMessage, Recipient, Router, Swarm, SwarmInput, Worker};
 use measure::{Effort, Work, compare, verdict};
 use tokio::runtime;
 
@@ -164,10 +164,10 @@ fn memory(scale: usize) {
     );
 }
 
-fn draft(names: &[Arc<str>], content: &Arc<str>, at: usize) -> Draft {
+fn draft(names: &[Arc<str>], content: &Arc<str>, at: usize) -> NewMessage {
     let name = |at: usize| names[at % names.len()].clone();
     let to = if at.is_multiple_of(4) { Recipient::Everybody } else { Recipient::One(name(at * 7 + 1)) };
-    Draft::new(name(at), to, MessageKind::Note, content.clone())
+    NewMessage::new(name(at), to, MessageKind::Note, content.clone())
 }
 
 fn names() -> Vec<Arc<str>> {

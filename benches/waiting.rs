@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::BridgeHost;
 use levity::serve::mcp::McpServer;
-use levity::serve::{Gate, Listener, Runs, Token};
+use levity::serve::{AccessControl, Listener, Runs, Token};
 use levity::test::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -109,17 +109,17 @@ pub async fn bridge() {
     let host = BridgeHost::builder(space).build().expect("a host");
     let agent = levity::agent::Agent::builder(ScriptedModel::new()).build().expect("an agent");
     host.commander(Runs::new(agent)).await.expect("a commander");
-    let gate = Gate::new(Token::new(TOKEN).expect("a token"));
+    let gate = AccessControl::new(Token::new(TOKEN).expect("a token"));
     host.serve(listener(gate).await).await.expect("it serves");
 }
 
 pub async fn mcp() {
     let server = McpServer::builder("idle", "1").build().expect("a server");
-    server.listen(listener(Gate::open()).await).await.expect("it serves");
+    server.listen(listener(AccessControl::open()).await).await.expect("it serves");
 }
 
 /// A listener that has said where it is.
-pub async fn listener(gate: Gate) -> Listener {
+pub async fn listener(gate: AccessControl) -> Listener {
     let listener = Listener::bind("127.0.0.1:0", gate).await.expect("an address");
     println!("{}", listener.address());
     listener

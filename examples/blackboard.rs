@@ -5,7 +5,7 @@
 //! ```
 
 use levity::prelude::*;
-use levity::swarm::{Blackboard, Notice, Swarm, Worker};
+use levity::swarm::{Blackboard, Swarm, SwarmNotice, Worker};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
@@ -30,10 +30,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let finished = swarm
         .run("When do we sail?")
-        .on_event(|event| match Notice::of(&event.kind) {
-            Some(Notice::RoundBegan { round, .. }) => println!("Round {round}"),
-            Some(Notice::Began { worker, .. }) => println!("  {worker} looks at the board"),
-            Some(Notice::Written { key, by, .. }) => println!("  {by} has written `{key}`"),
+        .on_event(|event| match SwarmNotice::of(&event.kind) {
+            Some(SwarmNotice::RoundBegan { round, .. }) => println!("Round {round}"),
+            Some(SwarmNotice::Began { worker, .. }) => println!("  {worker} looks at the board"),
+            Some(SwarmNotice::Written { key, by, .. }) => println!("  {by} has written `{key}`"),
             _ => {}
         })
         .await?;

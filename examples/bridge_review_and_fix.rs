@@ -6,7 +6,7 @@ use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools};
-use levity::serve::{Gate, Listener, Runs, Token};
+use levity::serve::{AccessControl, Listener, Runs, Token};
 use levity::test::ScriptedModel;
 use levity::tools::FileTools;
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
 
     let token = Token::generate()?;
-    let listener = Listener::bind("127.0.0.1:0", Gate::new(token.clone())).await?;
+    let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
     let client = BridgeClient::new(&format!("ws://{}", listener.address()), token)?;
     let host = BridgeHost::builder(workspace).on_notice(|notice| println!("host: {notice}")).build()?;
     host.commander(Runs::new(commander)).await?;

@@ -5,7 +5,7 @@
 //! ```
 
 use levity::prelude::*;
-use levity::swarm::{Debate, MessageKind, Notice, Swarm, Worker};
+use levity::swarm::{Debate, MessageKind, Swarm, SwarmNotice, Worker};
 use levity::test::ScriptedModel;
 
 /// What the judge would write: not yet, and then the answer.
@@ -32,9 +32,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let finished = swarm
         .run("When do we sail?")
-        .on_event(|event| match Notice::of(&event.kind) {
-            Some(Notice::RoundBegan { round, of }) => println!("Round {round} of at most {of}"),
-            Some(Notice::Message(said)) if said.kind != MessageKind::Answer => {
+        .on_event(|event| match SwarmNotice::of(&event.kind) {
+            Some(SwarmNotice::RoundBegan { round, of }) => println!("Round {round} of at most {of}"),
+            Some(SwarmNotice::Message(said)) if said.kind != MessageKind::Answer => {
                 println!("  {}: {}", said.from, said.content);
             }
             _ => {}

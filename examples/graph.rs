@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity::dag::{Notice, Sessions, StepInput, Team, TreeOptions, View};
+use levity::dag::{PlanNotice, PlanView, SessionFolder, StepInput, Team, TreeOptions};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -42,21 +42,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .agent("Retriever", "Finds things out.", Agent::builder(retriever).build()?)
         .agent("Thinker", "Weighs things up.", Agent::builder(thinker).build()?)
         .function("almanac", |_: StepInput| async { Err(ToolError::failed("the almanac is closed")) })
-        .sessions(Sessions::open(std::env::temp_dir().join("levity-example-sessions")))
+        .sessions(SessionFolder::open(std::env::temp_dir().join("levity-example-sessions")))
         .build()?;
 
     // The view is made of what the run tells; a terminal or a page would draw from it while the run goes on.
-    let view = Arc::new(Mutex::new(View::new()));
+    let view = Arc::new(Mutex::new(PlanView::new()));
     let watching = view.clone();
     let finished = team
         .run("When is the best time for a walk by the sea in Brest?")
         .on_event(move |event| {
             watching.lock().expect("nobody panics").apply(event);
-            match Notice::of(&event.kind) {
-                Some(Notice::StepStarted { step, .. }) => println!("{step} begins"),
-                Some(Notice::StepCompleted { step, .. }) => println!("{step} is done"),
-                Some(Notice::StepFailed { step, error, .. }) => println!("{step} failed: {error}"),
-                Some(Notice::Replanned { diff, .. }) => println!("the plan is changed: {}", diff.reason),
+            match PlanNotice::of(&event.kind) {
+                Some(PlanNotice::StepStarted { step, .. }) => println!("{step} begins"),
+                Some(PlanNotice::StepCompleted { step, .. }) => println!("{step} is done"),
+                Some(PlanNotice::StepFailed { step, error, .. }) => println!("{step} failed: {error}"),
+                Some(PlanNotice::Replanned { diff, .. }) => println!("the plan is changed: {}", diff.reason),
                 _ => {}
             }
         })

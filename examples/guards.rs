@@ -5,7 +5,7 @@
 //! ```
 
 use levity::agent::{SecretGuard, TopicGuard};
-use levity::core::{Cause, Guard, GuardCx, Secrets, Stage, Subject, Verdict};
+use levity::core::{Guard, GuardCx, GuardSubject, Secrets, SharedError, Stage, Verdict};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -38,9 +38,9 @@ impl Guard for InHouse {
         stage == Stage::Call
     }
 
-    async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         Ok(match subject {
-            Subject::Call(call) if call.name == "send_mail" => match call.args["to"].as_str() {
+            GuardSubject::Call(call) if call.name == "send_mail" => match call.args["to"].as_str() {
                 Some(to) if to.ends_with("@example.com") => Verdict::Pass,
                 _ => Verdict::block("mail goes to colleagues only"),
             },

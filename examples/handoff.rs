@@ -6,7 +6,7 @@
 
 use levity::prelude::*;
 use levity::runtime::Run;
-use levity::swarm::{Carry, Handoff, Notice, Swarm, SwarmInput, Worker};
+use levity::swarm::{Handoff, HandoffHistory, Swarm, SwarmInput, SwarmNotice, Worker};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
@@ -20,10 +20,10 @@ fn agent(model: ScriptedModel, instructions: &str) -> Result<Agent, Box<dyn std:
 
 /// Says what happens while the conversation goes around.
 fn shown(run: Run<Swarm>) -> Run<Swarm> {
-    run.on_event(|event| match Notice::of(&event.kind) {
-        Some(Notice::Began { worker, .. }) => println!("  {worker} has the conversation"),
-        Some(Notice::HandedOff { from, to, note }) => println!("  {from} passes it on to {to}: {note}"),
-        Some(Notice::LoopFound { from, to, why }) => println!("  {from} keeps it from {to}: {why}"),
+    run.on_event(|event| match SwarmNotice::of(&event.kind) {
+        Some(SwarmNotice::Began { worker, .. }) => println!("  {worker} has the conversation"),
+        Some(SwarmNotice::HandedOff { from, to, note }) => println!("  {from} passes it on to {to}: {note}"),
+        Some(SwarmNotice::LoopFound { from, to, why }) => println!("  {from} keeps it from {to}: {why}"),
         _ => {}
     })
 }
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Anybody may pass on to anybody, but triage only to these two; repairs need not see what tools said.
     let handoff = Handoff::starting_with("triage")
         .to("triage", ["billing", "repairs"])
-        .carry_to("repairs", Carry::Words)
+        .carry_to("repairs", HandoffHistory::Words)
         .max_handoffs(6);
     let swarm = Swarm::builder(handoff)
         .worker(Worker::new(

@@ -7,7 +7,7 @@
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::serve::http::HttpApi;
-use levity::serve::{Gate, Listener, Runs, Token};
+use levity::serve::{AccessControl, Listener, Runs, Token};
 use levity::test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // These three lines serve any agent, swarm or team.
     let token = Token::generate()?;
-    let listener = Listener::bind("127.0.0.1:0", Gate::new(token.clone())).await?;
+    let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
     let client = Client { address: listener.address().to_string(), token };
     tokio::select! {
         served = HttpApi::new(Runs::new(agent)).serve(listener) => Ok(served?),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use levity::async_trait;
 use levity::core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Error, Eventual, Executor, Failure,
-    Finished, Input, Machine, MachineKind, Outcome, PrepareCx, Prepared, Reached, Status, Step,
+    Finished, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, Reached, Status,
 };
 use levity::prelude::*;
 use levity::runtime::{Beginning, Run, Runnable};
@@ -61,7 +61,7 @@ impl MapReduceMachine {
         self.ending = Some(ending);
     }
 
-    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         let at = usize::try_from(effect.get()).unwrap_or(usize::MAX);
         let text = match outcome {
             Outcome::Child(ending) if ending.status.is_answer() => ending.text,
@@ -93,7 +93,7 @@ impl Machine for MapReduceMachine {
         json!(self)
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         if self.ending.is_some() {
             return;
         }

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = ServerConfig::stdio("tides", this).arg("serve").allow(["high_*"]);
     // They start in the background. An agent may begin at once, and has their tools as soon as they are ready.
     let servers = Servers::builder().server(config).start()?;
-    for status in servers.wait(Wait::All).await {
+    for status in servers.wait(WaitFor::All).await {
         println!(
             "{}: {}, {} of its tools for {} tokens",
             status.name, status.state, status.tools, status.tokens

@@ -15,7 +15,7 @@ use std::time::Duration;
 use levity::core::{Tool, ToolCx};
 use levity::mcp::{
     AcceptDefaults, Browser, Enterprise, OAuth, Refusal, SampleAsk, SampleReply, Sampler, Server,
-    ServerConfig, Servers, Wait,
+    ServerConfig, Servers, WaitFor,
 };
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .elicitor(AcceptDefaults)
         .roots([format!("file://{}", env::current_dir()?.display())])
         .start()?;
-    for status in servers.wait(Wait::All).await {
+    for status in servers.wait(WaitFor::All).await {
         println!("{}: {:?}", status.name, status.state);
     }
     if let Some(server) = servers.get("peer").filter(|server| server.status().state.is_ready()) {

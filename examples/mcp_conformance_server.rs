@@ -16,7 +16,7 @@ use levity::serve::mcp::{
     McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
     ResourceContent, ResourceTemplate, Resources, SampleAsk, TaskSupport,
 };
-use levity::serve::{Gate, Listener};
+use levity::serve::{AccessControl, Listener};
 use serde_json::{Value, json};
 
 /// One red pixel.
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(server.stdio().await?);
     }
     // Everybody on this machine may come in: there is nothing to be had here.
-    let listener = Listener::bind(&place, Gate::open()).await?;
+    let listener = Listener::bind(&place, AccessControl::open()).await?;
     println!("http://{}/mcp", listener.address());
     Ok(server.listen(listener).await?)
 }

@@ -3,7 +3,7 @@
 //! With the word `serve` this program is the server, on its standard input and output: any MCP client can start it. Without, it starts
 //! itself once more, as a client would, and asks.
 
-use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::prelude::*;
 use levity::serve::{AgentServer, Runs};
 use levity::test::ScriptedModel;
@@ -39,7 +39,7 @@ async fn ask() -> Result<(), Box<dyn std::error::Error>> {
     let this = std::env::current_exe()?.to_string_lossy().into_owned();
     let config = ServerConfig::stdio("sums", this).arg("serve");
     let servers = Servers::builder().server(config).start()?;
-    servers.wait(Wait::All).await;
+    servers.wait(WaitFor::All).await;
     let server = servers.get("sums").ok_or("it was just started")?;
     let answer = server.call("query", json!({"prompt": "What is 2 + 5?"})).await?.value.ok_or("no value")?;
     println!("answer:     {}", answer["answer"]);

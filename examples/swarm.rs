@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use levity::prelude::*;
 use levity::sandbox::Workspace;
-use levity::swarm::{Lineage, Notice, Ready, Router, Swarm};
+use levity::swarm::{Lineage, ReadyWorkers, Router, Swarm, SwarmNotice};
 use levity::test::ScriptedModel;
 use serde_json::json;
 
@@ -57,9 +57,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workspace = Workspace::open(&folder)?;
 
     let swarm = Swarm::builder(Router::new(router))
-        .worker(Ready::new(researcher).researcher()?)
-        .worker(Ready::new(coder).workspace(workspace.clone()).coder()?)
-        .worker(Ready::new(reviewer).workspace(workspace).reviewer()?)
+        .worker(ReadyWorkers::new(researcher).researcher()?)
+        .worker(ReadyWorkers::new(coder).workspace(workspace.clone()).coder()?)
+        .worker(ReadyWorkers::new(reviewer).workspace(workspace).reviewer()?)
         .build()?;
 
     let lineage = Mutex::new(Lineage::new("swarm"));
@@ -67,8 +67,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .run(GOAL)
         .on_event(move |event| {
             let origin = lineage.lock().expect("nobody panics").apply(event);
-            match (Notice::of(&event.kind), &event.kind) {
-                (Some(Notice::Began { id, worker, .. }), _) => println!("{origin} › {worker}: begins `{id}`"),
+            match (SwarmNotice::of(&event.kind), &event.kind) {
+                (Some(SwarmNotice::Began { id, worker, .. }), _) => {
+                    println!("{origin} › {worker}: begins `{id}`")
+                }
                 (_, EventKind::ToolFinished { result, .. }) => {
                     println!("{origin}: {}", if result.is_error() { "failed" } else { "done" });
                 }

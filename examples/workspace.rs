@@ -1,6 +1,6 @@
 //! An agent that works on the files of a folder and runs commands there, and can touch nothing else.
 
-use levity::core::ChangeKind;
+use levity::core::FileChangeKind;
 use levity::prelude::*;
 use levity::sandbox::{CommandPolicy, Level, Sandbox, Workspace};
 use levity::test::ScriptedModel;
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             EventKind::ToolStarted { call, .. } => println!("calls   {} {}", call.name, call.args),
             EventKind::ToolFinished { result, .. } => println!("gets    {}", result.text().trim_end()),
             EventKind::Denied { reason, .. } => println!("denied  {reason}"),
-            EventKind::FileChanged { change, .. } if change.kind == ChangeKind::Written => {
+            EventKind::FileChanged { change, .. } if change.kind == FileChangeKind::Written => {
                 println!("written {}", change.path);
             }
             _ => {}

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Approver, Ask, Change, Delta, Deltas, Journal, JournalError, MemoryStore, ModelCard, ModelError, OpenRun,
-    Record, Request, Role, RunId, RunLog, RunQuery, RunSummary,
+    Approver, Ask, ConversationChange, Delta, Deltas, Journal, JournalError, MemoryStore, ModelCard,
+    ModelError, OpenRun, Record, Request, Role, RunId, RunLog, RunQuery, RunSummary,
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
@@ -180,7 +180,7 @@ async fn talk(folder: &std::path::Path, runtime: Runtime, known: bool, sqlite: b
     let Some(memory) = talk_store(folder, sqlite) else { return Ok(()) };
     let before = (0..14).map(|n| Message::user(format!("This was said before: {n}")));
     // Whoever finds it there already has lost nothing.
-    let _ = memory.save(&"c".into(), &Change::at(0).with_messages(before)).await;
+    let _ = memory.save(&"c".into(), &ConversationChange::at(0).with_messages(before)).await;
     let card = ModelCard::new("test", "talker").with_window(4_000);
     let agent = Agent::builder(Talker(card)).tool(look).memory(memory).runtime(runtime).build()?;
     let answer = match known {

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use levity::core::{Media, Opaque};
+use levity::core::{Media, ProviderState};
 use serde_json::{Value, json};
 
 /// All media of a recorded request, in order.
@@ -86,7 +86,7 @@ fn anthropic(part: &Value) -> Option<Media> {
         ("url", Some(url)) => Some(Media::url(mime, url)),
         (_, _) => {
             let mut media = Media::url(mime, "");
-            media.opaque = Some(Opaque::new("anthropic", json!({ "source": source })));
+            media.opaque = Some(ProviderState::new("anthropic", json!({ "source": source })));
             Some(media)
         }
     }

@@ -1,18 +1,20 @@
 //! State that a provider handed out, as each provider's messages carry it.
 
-use levity::core::{Opaque, Options, Part, ThinkingMode};
+use levity::core::{Options, Part, ProviderState, ThinkingMode};
 use serde_json::{Value, json};
 
 /// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this protocol.
-pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<Opaque> {
+pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<ProviderState> {
     let state = part.get("opaque").filter(|state| !state.is_null());
     match (wire, kind, state) {
-        ("gemini", "thinking", None) => Some(Opaque::new("gemini", json!({"thought": true}))),
-        ("gemini", _, Some(state)) => Some(Opaque::new("gemini", json!({"thoughtSignature": state}))),
+        ("gemini", "thinking", None) => Some(ProviderState::new("gemini", json!({"thought": true}))),
+        ("gemini", _, Some(state)) => Some(ProviderState::new("gemini", json!({"thoughtSignature": state}))),
         ("openai_responses", "thinking", Some(state)) => {
-            Some(Opaque::new(wire, reasoning(state, &part["thinking"])))
+            Some(ProviderState::new(wire, reasoning(state, &part["thinking"])))
         }
-        ("anthropic", "thinking", Some(state)) => Some(Opaque::new(wire, json!({ "signature": state }))),
+        ("anthropic", "thinking", Some(state)) => {
+            Some(ProviderState::new(wire, json!({ "signature": state })))
+        }
         _ => None,
     }
 }
@@ -51,12 +53,12 @@ pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
 }
 
 /// The blocks of a recorded request that only its provider understands, in order.
-pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<Opaque> {
+pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<ProviderState> {
     let known = ["text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"];
     let contents = recorded["messages"].as_array().into_iter().flatten().filter(|_| wire == "anthropic");
     let blocks = contents.filter_map(|message| message["content"].as_array()).flatten();
     let foreign = blocks.filter(|block| block["type"].as_str().is_some_and(|kind| !known.contains(&kind)));
-    foreign.map(|block| Opaque::new(wire, block.clone())).collect()
+    foreign.map(|block| ProviderState::new(wire, block.clone())).collect()
 }
 
 /// What a server of OpenAI's protocol thought, as it stands in the recorded request: under which name, and with
@@ -76,11 +78,11 @@ pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
     if !text.is_empty() {
         let mut thought = Part::thinking(text);
         let field = named(message).unwrap_or("reasoning_content");
-        thought.set_opaque(Opaque::new("openai_chat", json!({ "field": field })));
+        thought.set_opaque(ProviderState::new("openai_chat", json!({ "field": field })));
         parts.push(thought);
     }
     if let Some(details) = message.get("reasoning_details") {
-        parts.push(Part::Opaque(Opaque::new("openai_chat", json!({ "reasoning_details": details }))));
+        parts.push(Part::Opaque(ProviderState::new("openai_chat", json!({ "reasoning_details": details }))));
     }
     parts
 }
@@ -90,5 +92,5 @@ pub(crate) fn own_part(wire: &str, kind: &str, recorded: &Value) -> Option<Part>
     let messages = recorded["messages"].as_array()?.iter();
     let mut parts = messages.filter_map(|message| message["content"].as_array()).flatten();
     let part = parts.find(|part| part["type"] == kind)?;
-    Some(Part::Opaque(Opaque::new(wire, part.clone())))
+    Some(Part::Opaque(ProviderState::new(wire, part.clone())))
 }

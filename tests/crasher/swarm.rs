@@ -9,7 +9,7 @@ use levity::core::{
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
-use levity::swarm::{Router, Scope, Swarm, SwarmAnswer, Worker};
+use levity::swarm::{Router, Swarm, SwarmAnswer, Worker, WorkerMemory};
 use serde_json::{Value, json};
 
 use crate::{Tools, Yes, causes, note};
@@ -97,9 +97,9 @@ fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
         .worker(plain("clerk")?)
         .worker(plain("flaky")?)
         .worker(plain("novice")?.retries(0).stand_in("veteran"))
-        .worker(plain("veteran")?.memory(Scope::Run))
+        .worker(plain("veteran")?.memory(WorkerMemory::Run))
         .worker(plain("loser")?.retries(0))
-        .worker(Worker::new("keeper", "Keeps.", keeper).memory(Scope::Conversation))
+        .worker(Worker::new("keeper", "Keeps.", keeper).memory(WorkerMemory::Conversation))
         .max_parallel(4)
         .talk()
         .runtime(runtime);

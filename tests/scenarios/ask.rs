@@ -1,6 +1,6 @@
 //! A model asks the user, and says by a call that it is done.
 
-use levity::core::{Approver, Ask, Decision, Post, ToolChoice, Wanted};
+use levity::core::{Approver, Ask, Decision, RunRequest, ToolChoice, Wanted};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -44,7 +44,7 @@ async fn a_question_waits_in_the_journal_for_its_answer() {
         panic!("it did not wait");
     };
     let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
-    let post = Post::Decide { effect: ask.effect, decision: Decision::answer("red") };
+    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::answer("red") };
     runtime.tell(&run, post).await.unwrap();
     assert_eq!(agent.resume(run).await.unwrap().text(), "Painted.");
     assert_eq!(told(&model), ["red"]);

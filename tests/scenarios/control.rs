@@ -4,11 +4,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity::core::{
     Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, ControlError, Decision, Delta,
-    Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind, ModelCard, ModelError, Request,
-    Status, Step, ToolCall, ToolErrorKind, ToolRun,
+    Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind, MachineOutput, ModelCard,
+    ModelError, Request, Status, ToolCall, ToolErrorKind, ToolRun,
 };
 use levity::prelude::*;
-use levity::runtime::Job;
+use levity::runtime::MachineRun;
 use levity::test::{RecordingTool, ScriptedModel, Turn};
 use levity::tools::{Policy, Rule};
 use serde_json::{Value, json};
@@ -257,7 +257,7 @@ impl Machine for Deaf {
         json!((self.finished, &self.ending))
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => {
                 for n in 0..2 {
@@ -284,7 +284,7 @@ impl Machine for Deaf {
 #[tokio::test]
 async fn a_machine_that_takes_in_no_decision_does_not_hang() {
     let agent = Agent::builder(ScriptedModel::new()).tool(broken).policy(Policy::ask_all()).build().unwrap();
-    let job = Job::new(Deaf::default(), agent.executor());
+    let job = MachineRun::new(Deaf::default(), agent.executor());
     let end = timeout(Duration::from_millis(500), Runtime::new().run(job)).await;
     assert!(end.is_ok(), "it neither ends nor is called stuck");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use levity::core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease, MemoryError,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease, MemoryError,
     MemoryErrorKind, MemoryStore, ModelErrorKind, Remembered, Request, Response, Role, Timestamp,
 };
 use levity::memory::{Conversations, InMemory, SqliteMemory};
@@ -222,7 +222,7 @@ async fn a_resumed_run_saves_what_is_new_once() {
             drop(open);
             // What the store had taken in when the process ended may be more than the journal knows of.
             let store = Arc::new(InMemory::new());
-            let change = Change::at(0).with_messages(expected[..saved].iter().cloned());
+            let change = ConversationChange::at(0).with_messages(expected[..saved].iter().cloned());
             store.save(&"c".into(), &change).await.unwrap();
             let known = known(&records[..cut]);
             let answer = agent(runtime, store.clone()).resume("r").await;
@@ -276,7 +276,7 @@ impl MemoryStore for Failing {
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         self.inner.read(id, from, limit).await
     }
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         let left = self.fails.load(Ordering::SeqCst);
         if left > 0 {
             self.fails.store(left - 1, Ordering::SeqCst);
@@ -342,7 +342,7 @@ async fn a_conversation_that_went_on_elsewhere_is_left_alone() {
     let store = Arc::new(InMemory::new());
     let (elsewhere, id) = (store.clone(), ConversationId::new("c"));
     let tool = RecordingTool::new("write", move |_| {
-        let change = Change::at(1).with_messages([Message::user("I was faster.")]);
+        let change = ConversationChange::at(1).with_messages([Message::user("I was faster.")]);
         let save = elsewhere.save(&id, &change);
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(save)).unwrap();
         Ok(ToolOutput::text("written"))

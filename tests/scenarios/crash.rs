@@ -252,7 +252,7 @@ fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
     let (before, run) = (logs(&folder), RunId::new("r"));
     let mut open = block_on(take_over(&journal, &run));
     let next = open.records.len() as u64;
-    let command = levity::core::Command::Cancel { reason: "taken over".to_owned() };
+    let command = levity::core::ControlCommand::Cancel { reason: "taken over".to_owned() };
     let ours = Record::new(next, levity::core::Timestamp::default(), Entry::Commanded(command));
     block_on(open.log.append(std::slice::from_ref(&ours))).unwrap();
 

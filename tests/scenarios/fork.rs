@@ -2,7 +2,7 @@
 
 use levity::core::{Approver, Ask, Entry, EventKind, Journal as _, RunId, RunQuery};
 use levity::prelude::*;
-use levity::runtime::{Comparison, RunReport, TypedOutput as _};
+use levity::runtime::{RunComparison, RunReport, TypedOutput as _};
 use levity::test::{ScriptedModel, Turn};
 use levity::tools::{Policy, Rule};
 use serde_json::json;
@@ -82,7 +82,7 @@ async fn a_fork_has_other_instructions_and_tools_and_can_be_compared() {
     assert_eq!(request.system.as_deref(), Some("Answer in digits."));
     assert_eq!(request.history.len(), 5);
     let report = |id: &str| RunReport::of(&RunId::new(id), &journal.records(&RunId::new(id)));
-    let comparison = Comparison::new(report("old"), report("new"));
+    let comparison = RunComparison::new(report("old"), report("new"));
     assert_eq!((comparison.same_steps, comparison.same_answer), (2, false));
     assert_eq!((comparison.left.answer.as_str(), comparison.right.model_calls), ("Two.", 3));
     let table = comparison.to_string();

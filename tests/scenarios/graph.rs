@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use levity::core::{Event, Hints, Message, Part, Request, Response, Usage};
 use levity::dag::{
-    Catalogue, Error, Notice, Parts, Plan, Session, SessionFilter, Sessions, Step, StepStatus, Strategy,
-    Team, TeamInput, View,
+    AgentParts, Catalogue, Error, Plan, PlanNotice, PlanView, Session, SessionFilter, SessionFolder, Step,
+    StepStatus, Strategy, Team, TeamInput,
 };
-use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::memory::{Recall, Scope};
 use levity::prelude::*;
 use levity::python::RunPython;
@@ -29,10 +29,10 @@ fn model(answers: &'static [(&'static str, &'static str)]) -> FunctionModel {
     })
 }
 
-fn notices() -> (Arc<Mutex<Vec<Notice>>>, impl Fn(&Event) + Send + Sync + 'static) {
+fn notices() -> (Arc<Mutex<Vec<PlanNotice>>>, impl Fn(&Event) + Send + Sync + 'static) {
     let all = Arc::new(Mutex::new(Vec::new()));
     let into = all.clone();
-    (all, move |event: &Event| into.lock().unwrap().extend(Notice::of(&event.kind)))
+    (all, move |event: &Event| into.lock().unwrap().extend(PlanNotice::of(&event.kind)))
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
         ("The code failed", r#"{"code_variants": ["undefined", "{'mean': sum(numbers) / len(numbers)}"]}"#),
         ("mean", r#"{"code": "sum(numbers) / 0"}"#),
     ]);
-    let parts = Parts::new(model).code(RunPython::new());
+    let parts = AgentParts::new(model).code(RunPython::new());
     let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
     let (told, watch) = notices();
     let plan = Plan::new().given("numbers", json!([1, 2, 6])).step(
@@ -77,7 +77,7 @@ async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
     let finished = team.run(plan).on_event(watch).await.unwrap();
     assert_eq!(finished.variable("mean"), Some(&json!(3.0)));
     let by = told.lock().unwrap().iter().find_map(|notice| match notice {
-        Notice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
+        PlanNotice::StepCompleted { writes, .. } => writes.first().map(|written| written.by),
         _ => None,
     });
     assert_eq!(by, Some(Strategy::CodeResult));
@@ -104,12 +104,12 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
     let dir = tempfile::tempdir().unwrap();
     let table = dir.path().join("tides.csv");
     std::fs::write(&table, "time,height\nnoon,1.5\n").unwrap();
-    let sessions = Sessions::open(dir.path().join("sessions"));
+    let sessions = SessionFolder::open(dir.path().join("sessions"));
     let journal = FileJournal::new(dir.path().join("journal")).unwrap();
     let runtime = Runtime::new().with_journal(journal);
     let team =
         Team::builder().model(model(ANSWERS)).runtime(runtime).sessions(sessions.clone()).build().unwrap();
-    let view = Arc::new(Mutex::new(View::new()));
+    let view = Arc::new(Mutex::new(PlanView::new()));
     let watching = view.clone();
     let run = team.run(TeamInput::from("What are the tides like?").files([table]));
     let finished = run.on_event(move |event| watching.lock().unwrap().apply(event)).await.unwrap();
@@ -158,14 +158,15 @@ async fn an_agent_that_asks_the_user_makes_its_step_wait() {
     });
     let dir = tempfile::tempdir().unwrap();
     let runtime = Runtime::new().with_journal(FileJournal::new(dir.path()).unwrap());
-    let parts = Parts::new(model).runtime(runtime);
+    let parts = AgentParts::new(model).runtime(runtime);
     let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
     let plan =
         Plan::new().step(Step::new("ask", "Clarification").prompt("Ask for the place.").writes(["place"]));
     let Err(Error::Parked { run, .. }) = team.run(plan).park().await else { panic!("it waits") };
     let asks = team.asks(&run).await.unwrap();
     assert_eq!(asks.len(), 1);
-    let answer = levity::core::Post::Decide { effect: asks[0].effect, decision: Decision::answer("Brest") };
+    let answer =
+        levity::core::RunRequest::Decide { effect: asks[0].effect, decision: Decision::answer("Brest") };
     team.runtime().tell(&asks[0].run, answer).await.unwrap();
     let finished = team.resume(run).await.unwrap();
     assert_eq!(finished.variable("place"), Some(&json!("Brest")));
@@ -209,10 +210,12 @@ async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
         }))
     });
     let parts =
-        Parts::new(model).context(recall.context(scopes.clone())).finish(move |name, agent| match name {
-            "Planner" => agent,
-            _ => agent.tools(recall.tools(scopes.clone())),
-        });
+        AgentParts::new(model).context(recall.context(scopes.clone())).finish(
+            move |name, agent| match name {
+                "Planner" => agent,
+                _ => agent.tools(recall.tools(scopes.clone())),
+            },
+        );
     let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
     let plan = |prompt: &str| Plan::new().step(Step::new("s", "Thinker").prompt(prompt).writes(["x"]));
     team.run(plan("Learn it: the boat is called Kestrel.")).await.unwrap();
@@ -277,8 +280,8 @@ async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
         }))
     });
     let servers = Servers::builder().server(tides()).start().unwrap();
-    servers.wait(Wait::All).await;
-    let mut parts = Parts::new(model).policy(Policy::allow_all());
+    servers.wait(WaitFor::All).await;
+    let mut parts = AgentParts::new(model).policy(Policy::allow_all());
     for server in servers.all() {
         parts = parts.server(server.name(), servers.only([server.name()]));
     }

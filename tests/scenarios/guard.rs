@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use levity::agent::SecretGuard;
-use levity::core::{Hints, Journal as _, ModelError, ModelErrorKind, Post, RunId, Secrets, Stage};
+use levity::core::{Hints, Journal as _, ModelError, ModelErrorKind, RunId, RunRequest, Secrets, Stage};
 use levity::llm::{AnthropicModel, Models, OpenAiModel};
 use levity::memory::FileMemory;
 use levity::prelude::*;
@@ -195,7 +195,7 @@ async fn words_left_for_a_run_by_others_are_looked_at() {
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
             let decision = Decision::answer(format!("it is {SAID}"));
-            other.tell(&ask.run, Post::Decide { effect: ask.effect, decision }).await.unwrap();
+            other.tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision }).await.unwrap();
         }
     }
     run.await.unwrap();
@@ -218,10 +218,10 @@ async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on()
     agent.run("Go").id("r").park().await.unwrap_err();
     let ask = agent.asks(&run).await.unwrap().remove(0);
     let words = std::sync::Arc::new(Message::user(format!("also {SAID}")));
-    let said = Post::Command(levity::core::Command::Say { message: words });
+    let said = RunRequest::Command(levity::core::ControlCommand::Say { message: words });
     let decision = Decision::answer(format!("it is {SAID}"));
-    for post in [said, Post::Decide { effect: ask.effect, decision }] {
-        assert_eq!(runtime.tell(&run, post).await.unwrap(), levity::runtime::Told::Posted);
+    for post in [said, RunRequest::Decide { effect: ask.effect, decision }] {
+        assert_eq!(runtime.tell(&run, post).await.unwrap(), levity::runtime::Delivery::Posted);
     }
     let kept = async || serde_json::to_string(&journal.read(&run).await.unwrap()).unwrap();
     assert_clean("the journal", &kept().await);

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use levity::agent::AgentBuilder;
 use levity::core::{Delta, EventKind, MemoryStore as _, Options, Status, ToolChoice};
-use levity::dag::{Catalogue, Parts, Plan, Step, StepStatus, Team};
+use levity::dag::{AgentParts, Catalogue, Plan, Step, StepStatus, Team};
 use levity::llm::{ModelExt as _, Models};
 use levity::memory::{InMemory, Window};
 use levity::prelude::*;
-use levity::swarm::{Notice, PlannedBy, Report, Router, Swarm, Worker};
+use levity::swarm::{PlannedBy, Router, Swarm, SwarmNotice, Worker, WorkerReport};
 
 /// What a small model needs to be told.
 const INSTRUCTIONS: &str = "You are a helpful assistant with tools. Call a tool first, then answer.\n\
@@ -154,7 +154,7 @@ async fn a_real_model_sums_up_what_has_left_its_window() {
 fn team(url: &str, model: &str) -> Team {
     let [name, ..] = names(url, model);
     let model = Models::new().model(&name).unwrap();
-    let parts = Parts::new(model).finish(|_, agent| {
+    let parts = AgentParts::new(model).finish(|_, agent| {
         let mut options = Options::new();
         (options.temperature, options.max_tokens) = (Some(0.0), Some(700));
         agent.options(options)
@@ -213,13 +213,13 @@ async fn a_real_model_leads_a_swarm() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = told.clone();
     let run = swarm.run("Two things: what is 12*7, and what is the password in secret.txt?");
-    let run = run.on_event(move |event| heard.lock().unwrap().extend(Notice::of(&event.kind)));
+    let run = run.on_event(move |event| heard.lock().unwrap().extend(SwarmNotice::of(&event.kind)));
     let finished = run.await.unwrap_or_else(|error| panic!("{error:?}"));
     let told = told.lock().unwrap();
-    let planned = told.iter().any(|told| matches!(told, Notice::Planned { by: PlannedBy::Router, .. }));
+    let planned = told.iter().any(|told| matches!(told, SwarmNotice::Planned { by: PlannedBy::Router, .. }));
     assert!(planned, "{told:?}");
     for said in ["84", "tangerine-42"] {
-        let knows = |report: &Report| report.is_done() && report.text.contains(said);
+        let knows = |report: &WorkerReport| report.is_done() && report.text.contains(said);
         assert!(finished.reports().iter().any(knows), "{said} in {:?}", finished.reports());
     }
     assert!(finished.text().contains("84") && finished.usage().total() > 0, "{}", finished.text());

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use levity::core::{ControlError, LostCall, Post, Resolution, Resolver, RunId, ToolOutput};
+use levity::core::{ControlError, LostCall, Resolution, Resolver, RunId, RunRequest, ToolOutput};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
 use levity::test::ScriptedModel;
@@ -119,7 +119,7 @@ async fn the_host_says_so_before_the_run_goes_on() {
         let (model, letters) = (writes(), Letters::default());
         let run = lose(&model, &letters, &runtime).await;
         let effect = lost_effect(&journal.records(&run));
-        runtime.tell(&run, Post::Resolve { effect, resolution }).await.unwrap();
+        runtime.tell(&run, RunRequest::Resolve { effect, resolution }).await.unwrap();
         let agent = agent(&model, &letters, &runtime).build().unwrap();
         let answer = agent.resume(run.clone()).await.unwrap();
         assert!(answer.history().calls().next().unwrap().1.text().contains(told));

@@ -134,7 +134,7 @@ fn an_end_before_the_end_is_noticed() {
 struct Moody(std::sync::atomic::AtomicUsize);
 
 impl levity::agent::Reflector for Moody {
-    fn reflect(&self, _: &levity::agent::Turn<'_>) -> levity::agent::Reflection {
+    fn reflect(&self, _: &levity::agent::TurnSummary<'_>) -> levity::agent::Reflection {
         match self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
             0 => levity::agent::Reflection::Note("Look closer.".into()),
             _ => levity::agent::Reflection::GoOn,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use levity::core::{
-    Command, ControlError, Decision, Entry, Journal as _, Post, RunId, RunQuery, RunState, Timestamp,
-    World as _,
+    ControlCommand, ControlError, Decision, Entry, Journal as _, RunId, RunQuery, RunRequest, RunState,
+    Timestamp, World as _,
 };
 use levity::prelude::*;
-use levity::runtime::{MemoryJournal, Told};
+use levity::runtime::{Delivery, MemoryJournal};
 use levity::test::{ManualWorld, ScriptedModel, Turn};
 use levity::tools::{Policy, Rule};
 use serde_json::json;
@@ -54,15 +54,16 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
     assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
     let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
     assert_eq!((ask.call.name.as_str(), &ask.run), ("send", &run));
-    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
-    assert_eq!(runtime.tell(&run, allow.clone()).await.unwrap(), Told::Written);
+    let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
+    assert_eq!(runtime.tell(&run, allow.clone()).await.unwrap(), Delivery::Written);
     let again = runtime.tell(&run, allow).await.unwrap_err();
     assert!(matches!(again, levity::core::RuntimeError::Control(ControlError::NotAsked { .. })), "{again}");
     assert_eq!(agent.resume(run.clone()).await.unwrap().text(), "Sent.");
     assert_eq!((sent.get(), model.requests().len()), (1, 2));
-    let ended = runtime.tell(&run, Post::Command(Command::Pause)).await.unwrap_err();
+    let ended = runtime.tell(&run, RunRequest::Command(ControlCommand::Pause)).await.unwrap_err();
     assert!(matches!(ended, levity::core::RuntimeError::Control(ControlError::NotRunning(_))), "{ended}");
-    let nobody = runtime.tell(&RunId::new("nobody"), Post::Command(Command::Pause)).await.unwrap_err();
+    let nobody =
+        runtime.tell(&RunId::new("nobody"), RunRequest::Command(ControlCommand::Pause)).await.unwrap_err();
     assert!(matches!(nobody, levity::core::RuntimeError::NotFound(_)), "{nobody}");
 }
 
@@ -79,7 +80,10 @@ async fn a_run_below_is_left_with_the_run_above_it() {
     let run = parked(agent.run("Have it written").park()).await;
     let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
     assert_ne!(ask.run, run);
-    runtime.tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow }).await.unwrap();
+    runtime
+        .tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision: Decision::Allow })
+        .await
+        .unwrap();
     assert_eq!(agent.resume(run.clone()).park().await.unwrap().text(), "Done.");
     assert_eq!(sent.get(), 1);
     assert!(journal.list(&RunQuery::new()).await.unwrap().iter().all(|summary| summary.state().is_end()));
@@ -92,7 +96,7 @@ async fn a_run_that_is_cancelled_while_nobody_drives_it_ends_when_it_is_resumed(
     let agent = sender(model.clone(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
     let error = agent.resume(run.clone()).await.unwrap_err();
     assert!(matches!(&error, levity::Error::Cancelled { reason, .. } if reason == "never mind"), "{error}");
     assert_eq!((sent.get(), model.requests().len()), (0, 1));
@@ -109,7 +113,7 @@ async fn children_that_were_left_end_with_the_run() {
         Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
     let run = parked(agent.run("Have it written").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
     agent.resume(run).await.unwrap_err();
     let runs = journal.list(&RunQuery::new()).await.unwrap();
     assert_eq!(runs.len(), 2);
@@ -162,7 +166,7 @@ async fn children_that_wait_end_with_a_run_that_may_be_left() {
         Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
     let run = parked(agent.run("Have it written").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
     agent.resume(run).park().await.unwrap_err();
     let runs = journal.list(&RunQuery::new()).await.unwrap();
     assert!(runs.iter().all(|summary| summary.state() == RunState::Failed), "{runs:?}");
@@ -230,7 +234,7 @@ async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
     let agent = sender(sends(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
-    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
     journal.post(&run, &allow).await.unwrap();
     assert_eq!(agent.resume(run).park().await.unwrap().text(), "Sent.");
     drop((agent, runtime, journal));
@@ -243,7 +247,7 @@ async fn a_run_that_was_cancelled_waits_for_nobody() {
     let agent = sender(sends(), &Counter::default(), runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, Post::Command(Command::Cancel { reason })).await.unwrap();
+    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
     let waiting = journal.list(&RunQuery::new().state(RunState::Waiting)).await.unwrap();
     assert!(waiting.is_empty(), "{waiting:?}");
     assert!(agent.asks(&run).await.unwrap().is_empty());
@@ -332,7 +336,7 @@ async fn policy_has_a_say_in_waits() {
     let asks = agent(Rule::tool("wait").ask("is there time?"));
     let run = parked(asks.run("Wait").park()).await;
     let [ask] = &*asks.asks(&run).await.unwrap() else { panic!("it asks once") };
-    let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
     asks.runtime().tell(&run, allow).await.unwrap();
     let answer = asks.resume(run.clone()).await.unwrap();
     let (_, result) = answer.history().calls().next().unwrap();

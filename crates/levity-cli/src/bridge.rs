@@ -10,7 +10,7 @@ use levity::prelude::*;
 use levity::sandbox::Workspace;
 use levity::serve::bridge::{BridgeClient, BridgeHost, BridgeTools, HostLimits, Notice};
 use levity::serve::mcp::McpServer;
-use levity::serve::{Gate, Listener, Runs, Token, check_exposure};
+use levity::serve::{AccessControl, Listener, Runs, Token, check_exposure};
 
 use crate::agent::{Made, Voice};
 use crate::logs::Logs;
@@ -159,7 +159,7 @@ async fn serve(args: Host) -> Result<(), Problem> {
         .build()
         .map_err(|error| (chain(&error), 1))?;
     let stop = CancelToken::new();
-    let listener = Listener::bind(&args.listen, Gate::new(token).hosts(&args.allow_host)).await;
+    let listener = Listener::bind(&args.listen, AccessControl::new(token).hosts(&args.allow_host)).await;
     let listener = listener.map_err(|error| (chain(&error), 1))?.until(stop.clone());
     exposed(&listener, args.allow_plaintext).map_err(wrong)?;
     let notices = board.clone();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use levity::eval::{Case, Comparison, Expectation, Report, Results, Scores, bfcl};
+use levity::eval::{Case, EvalReport, Expectation, Results, Scores, SubjectComparison, bfcl};
 use levity_system::files::{open_named, options};
 
 use crate::terminal::{chain, complain, note, say};
@@ -140,7 +140,7 @@ impl Scoring {
     /// Scores the trials, keeps the scores and the report beside them, and prints the report.
     async fn report(&self, results: &Results, data: Option<&Path>) -> Result<(), Problem> {
         let scores = self.scores(results, data).await?;
-        let report = Report::new(results, &scores);
+        let report = EvalReport::new(results, &scores);
         results.write_scores(&scores)?;
         results.write_file("report.json", &report.to_json())?;
         results.write_file("junit.xml", &report.to_junit())?;
@@ -213,7 +213,7 @@ fn compare(args: &Compare) -> Result<(), Problem> {
     if !args.categories.is_empty() {
         (first, second) = (first.only(&args.categories), second.only(&args.categories));
     }
-    let comparison = Comparison::new(&first, &second);
+    let comparison = SubjectComparison::new(&first, &second);
     if comparison.pairs == 0 {
         return Err(Problem::call("the two subjects have no case in common"));
     }
@@ -229,7 +229,7 @@ fn compare(args: &Compare) -> Result<(), Problem> {
 }
 
 /// The report on a folder, by the scores that are kept there.
-fn report(folder: &Path) -> Result<Report, Problem> {
+fn report(folder: &Path) -> Result<EvalReport, Problem> {
     let results = open(folder)?;
     let scores = match results.scores()? {
         Some(scores) => scores,
@@ -241,5 +241,5 @@ fn report(folder: &Path) -> Result<Report, Problem> {
             own_scores(&results)?
         }
     };
-    Ok(Report::new(&results, &scores))
+    Ok(EvalReport::new(&results, &scores))
 }

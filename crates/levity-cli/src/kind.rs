@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use levity::core::{Entry, Record, RunId};
-use levity::dag::{Sessions, Team};
+use levity::dag::{SessionFolder, Team};
 use levity::prelude::*;
 use levity::serve::Runs;
 use levity::swarm::Swarm;
@@ -99,7 +99,7 @@ impl Several {
         &self,
         common: &Common,
         runtime: Runtime,
-        sessions: Option<&Sessions>,
+        sessions: Option<&SessionFolder>,
     ) -> Result<(Team, Offered), String> {
         self.team.build(common, self.max_parallel, &[], runtime, sessions).await
     }

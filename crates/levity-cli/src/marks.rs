@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use clap::Args;
 use levity::core::__private::sha256;
 use levity::core::{
-    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunLog, RunQuery,
+    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest,
     RunSummary, Snapshot,
 };
 
@@ -210,7 +210,7 @@ impl Journal for OwnJournal {
         self.inner.remove(run).await
     }
 
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         self.inner.post(run, post).await
     }
 
@@ -250,11 +250,11 @@ impl RunLog for OwnLog {
         Ok(())
     }
 
-    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         self.inner.posted().await
     }
 
-    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         self.inner.posted_by_now().await
     }
 }

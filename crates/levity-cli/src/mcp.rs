@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, Wait};
+use levity::mcp::{Config, Server, ServerConfig, ServerState, ServerStatus, Servers, WaitFor};
 use serde_json::{Value, json};
 
 use crate::terminal::{chain, complain, note, say, say_json, shell};
@@ -141,7 +141,7 @@ async fn with_servers<T>(
 ) -> Result<Option<T>, String> {
     let servers = Servers::builder().servers(configs).start().map_err(|error| chain(&error))?;
     let done = async {
-        servers.wait(Wait::All).await;
+        servers.wait(WaitFor::All).await;
         work(&servers).await
     };
     let done = tokio::select! {

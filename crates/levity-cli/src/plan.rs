@@ -18,7 +18,7 @@ use std::sync::{Arc, Once};
 use clap::Args;
 use levity::core::{Event, RunId, Status};
 use levity::dag::{
-    FileKind, FileProfile, Plan, Session, SessionError, Sessions, StepId, Team, TeamInput, View,
+    FileKind, FileProfile, Plan, PlanView, Session, SessionError, SessionFolder, StepId, Team, TeamInput,
 };
 use levity::prelude::*;
 use levity::runtime::RunHandle;
@@ -89,17 +89,17 @@ pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
 }
 
 /// The sessions of a folder; the user is told once when one cannot be kept.
-pub(crate) fn sessions(folder: &Path) -> Sessions {
+pub(crate) fn sessions(folder: &Path) -> SessionFolder {
     let told = Once::new();
     // The run goes on, and the next write is tried: one warning is enough.
-    Sessions::open(folder).on_error(move |error: &SessionError| {
+    SessionFolder::open(folder).on_error(move |error: &SessionError| {
         told.call_once(|| note(&format!("the session cannot be kept up to date: {}", chain(error))));
     })
 }
 
 /// The folder of the sessions, and the journal beside them.
 struct Kept {
-    sessions: Sessions,
+    sessions: SessionFolder,
     journal: PathBuf,
 }
 
@@ -144,7 +144,7 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
 }
 
 impl PlanArgs {
-    fn told(&self, view: View) -> Result<Arc<Told>, String> {
+    fn told(&self, view: PlanView) -> Result<Arc<Told>, String> {
         Ok(Told::new(view, self.view, self.common.logs.open()?, self.park))
     }
 }
@@ -202,7 +202,7 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
         note(&format!("there is no journal of session {run}; it goes on as a new session"));
         return seeded(args, team, &known);
     }
-    let mut view = View::of_run(run.clone());
+    let mut view = PlanView::of_run(run.clone());
     let told = team.history(&run).await.map_err(|error| chain(&error))?;
     told.iter().for_each(|event| view.apply(event));
     if let Some(ending) = view.ending().filter(|ending| left_off(&ending.status)) {
@@ -243,7 +243,7 @@ fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, St
 }
 
 fn begun(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<Started, String> {
-    let told = args.told(View::new())?;
+    let told = args.told(PlanView::new())?;
     let run = team.run(input).on_event(told.watcher());
     let run = if args.park { run.park() } else { run }.try_start().map_err(|error| chain(&error))?;
     Ok((run, told))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use levity::dag::Sessions as Folder;
+use levity::dag::SessionFolder as Folder;
 use levity::dag::{SessionFilter, SessionInfo, TreeOptions, one_line};
 
 use crate::plan::{Drawing, export};

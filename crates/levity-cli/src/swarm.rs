@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use levity::core::{RunId, RunSummary};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
-use levity::swarm::{Delegation, Ready, Router, Swarm, SwarmBuilder, SwarmInput};
+use levity::swarm::{Delegation, ReadyWorkers, Router, Swarm, SwarmBuilder, SwarmInput};
 
 use crate::agent::Common;
 use crate::drive::drive;
@@ -193,13 +193,13 @@ impl SwarmShape {
         let pause = if io::stderr().is_terminal() { PAUSE } else { Duration::ZERO };
         let model = common.model.open_shared(&common.options, tell, || demo::model(pause))?;
         let mut ready =
-            Ready::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
+            ReadyWorkers::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
         if let Some(turns) = common.max_turns {
             ready = ready.finish(move |_, agent| agent.max_turns(turns));
         }
         common.tools.unreached(&self.names()).into_iter().for_each(tell);
         let ready = common.tools.add_to_ready(ready, quiet, tell)?;
-        let ready = common.asked().fold(offered.add_to_ready(ready), Ready::rule);
+        let ready = common.asked().fold(offered.add_to_ready(ready), ReadyWorkers::rule);
         let guards = common.options.guards(&model);
         let most = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
         let mut swarm = Swarm::builder(Router::new(model).max_delegations(most))

@@ -8,10 +8,10 @@ use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::context::ContextFiles;
 use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
-use levity::dag::Parts;
+use levity::dag::AgentParts;
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
-use levity::swarm::Ready;
+use levity::swarm::ReadyWorkers;
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
 use crate::own_files;
@@ -102,10 +102,10 @@ impl ToolArgs {
     /// The parts of a team with these tools, which agents that name them have.
     pub(crate) fn add_to_parts(
         &self,
-        mut parts: Parts,
+        mut parts: AgentParts,
         quiet: bool,
         tell: impl Fn(&str),
-    ) -> Result<Parts, String> {
+    ) -> Result<AgentParts, String> {
         let mut offered = self.gather(quiet, tell)?;
         if let Some(context) = offered.context.take() {
             parts = parts.context(context);
@@ -126,10 +126,10 @@ impl ToolArgs {
     /// Workers with these tools, each with those of its role, and what the workspace says about itself.
     pub(crate) fn add_to_ready(
         &self,
-        ready: Ready,
+        ready: ReadyWorkers,
         quiet: bool,
         tell: impl Fn(&str),
-    ) -> Result<Ready, String> {
+    ) -> Result<ReadyWorkers, String> {
         let Gathered { now, workspace, command, web, folder, context, for_python } =
             self.gather(quiet, tell)?;
         let mut ready = ready.tools(vec![now]);

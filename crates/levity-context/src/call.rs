@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
@@ -34,7 +34,7 @@ type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 #[must_use]
 pub struct ContextFn {
     name: String,
-    lasts: Lasts,
+    lasts: ContextLifetime,
     call: Arc<dyn Fn(ContextAsk) -> Text + Send + Sync>,
 }
 
@@ -50,11 +50,11 @@ impl ContextFn {
             let text = call(ask);
             Box::pin(async { text.await.map_err(Into::into) }) as Text
         };
-        Self { name: name.into(), lasts: Lasts::Run, call: Arc::new(call) }
+        Self { name: name.into(), lasts: ContextLifetime::Run, call: Arc::new(call) }
     }
 
     /// Says how long it stays as it is; for a run by default.
-    pub fn lasting(mut self, lasts: Lasts) -> Self {
+    pub fn lasting(mut self, lasts: ContextLifetime) -> Self {
         self.lasts = lasts;
         self
     }

@@ -1,4 +1,4 @@
-use levity_core::Cause;
+use levity_core::SharedError;
 use levity_sandbox::PathError;
 
 /// A result of this crate.
@@ -16,10 +16,10 @@ pub enum Error {
     Workspace(#[source] PathError),
     /// What is remembered could not be had.
     #[error("what is remembered could not be had")]
-    Memory(#[source] Cause),
+    Memory(#[source] SharedError),
     /// The thread that did the work is gone.
     #[error("the work was given up")]
-    Lost(#[source] Cause),
+    Lost(#[source] SharedError),
 }
 
 impl Error {

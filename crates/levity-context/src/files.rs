@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 
-pub use taken::{Shown, Taken};
+pub use taken::{ContextFile, FileExcerpt};
 
 use crate::aside::aside;
 use crate::note;
@@ -23,7 +23,7 @@ const NAME: &str = "context files";
 /// What the last block is called, which names the files that there was no room for.
 const LEFT_OUT: &str = "files left out";
 
-type Watcher = Arc<dyn Fn(&[Taken]) + Send + Sync>;
+type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 
 /// Files of a workspace that say how the project wants things done: `.context/*.md` by name, and `AGENTS.md` from the
 /// folder of the workspace down to the one that is worked in.
@@ -149,12 +149,12 @@ impl ContextFiles {
     }
 
     /// Calls `watcher` with what was taken each time the files were read.
-    pub fn on_read(mut self, watcher: impl Fn(&[Taken]) + Send + Sync + 'static) -> Self {
+    pub fn on_read(mut self, watcher: impl Fn(&[ContextFile]) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
     }
 
-    fn read(&self, budget: usize) -> Result<(Vec<ContextBlock>, Vec<Taken>), PathError> {
+    fn read(&self, budget: usize) -> Result<(Vec<ContextBlock>, Vec<ContextFile>), PathError> {
         let found = find::find(self)?;
         let plan = room::plan(found, budget.min(self.max_bytes / 4), self.max_files);
         let (mut blocks, mut taken, mut left_out) = (Vec::new(), Vec::new(), plan.left_out);
@@ -166,15 +166,15 @@ impl ContextFiles {
             match block {
                 Some(block) => {
                     spare = room - block.tokens();
-                    taken.push(Taken::new(share.file.name, shown));
+                    taken.push(ContextFile::new(share.file.name, shown));
                     blocks.push(block);
                 }
                 None => left_out.push(share.file.name),
             }
         }
         blocks.extend(note::left_out(LEFT_OUT, &note::named(&left_out, "file"), plan.kept + spare));
-        let no_room = || Shown::no("there is no room for it");
-        taken.extend(left_out.into_iter().map(|name| Taken::new(name, no_room())));
+        let no_room = || FileExcerpt::no("there is no room for it");
+        taken.extend(left_out.into_iter().map(|name| ContextFile::new(name, no_room())));
         Ok((blocks, taken))
     }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, World};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, World};
 use levity_system::SystemWorld;
 
 /// What can be put around any source of context.
@@ -90,7 +90,7 @@ impl<S: ContextSource> ContextSource for OrNote<S> {
         if let Some(watcher) = &self.watcher {
             watcher(&error);
         }
-        let note = ContextBlock::new(error.name, "[this could not be had now]").lasting(Lasts::Run);
+        let note = ContextBlock::new(error.name, "[this could not be had now]").lasting(ContextLifetime::Run);
         Ok(note.cut_to(ask.budget).into_iter().collect())
     }
 }

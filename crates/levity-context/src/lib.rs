@@ -44,9 +44,9 @@ mod workspace;
 
 pub use call::ContextFn;
 pub use error::{Error, Result};
-pub use files::{ContextFiles, Shown, Taken};
+pub use files::{ContextFile, ContextFiles, FileExcerpt};
 pub use layers::{AtMost, ContextExt, OrNote, Within};
 pub use schema::{CONTEXT_SCHEMA, check as check_context, parse as parse_context};
 pub use sources::Sources;
 pub use value::ContextProvider;
-pub use workspace::{Listed, WorkspaceFiles};
+pub use workspace::{FileList, WorkspaceFiles};

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
 
 use crate::note;
 
@@ -130,7 +130,7 @@ impl Room {
         }
         let name = self.told_apart(LEFT_OUT.to_owned());
         let block = note::left_out(name, &parts, kept.saturating_add(self.tokens))?;
-        Some(block.lasting(Lasts::Run))
+        Some(block.lasting(ContextLifetime::Run))
     }
 }
 

@@ -6,14 +6,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use levity_core::{Cause, Context, History};
+use levity_core::{Context, History, SharedError};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::schema::check;
 use crate::workspace::WorkspaceFiles;
 
-type Remembered = Pin<Box<dyn Future<Output = Result<Value, Cause>> + Send>>;
+type Remembered = Pin<Box<dyn Future<Output = Result<Value, SharedError>> + Send>>;
 
 /// Builds the context value of an agent: what it is to do, where, what it did, what it knows.
 ///
@@ -67,7 +67,7 @@ impl ContextProvider {
     {
         self.memory = Some(Arc::new(move || {
             let memory = memory();
-            Box::pin(async { memory.await.map_err(Cause::new) })
+            Box::pin(async { memory.await.map_err(SharedError::new) })
         }));
         self
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, WorkspaceSource, WorkspaceView,
+    ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, WorkspaceSource, WorkspaceView,
 };
 use levity_sandbox::{PathError, Workspace};
 
@@ -51,7 +51,7 @@ pub struct WorkspaceFiles {
 /// The files of a workspace at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct FileList {
     /// The folder and the files, sorted.
     pub view: WorkspaceView,
     /// How many files are not among them that could be.
@@ -61,7 +61,7 @@ pub struct Listed {
     pub has_more: bool,
 }
 
-impl Listed {
+impl FileList {
     /// What is to be said of the files that are missing; none when all are there.
     pub fn note(&self) -> Option<String> {
         match (self.missing, self.has_more) {
@@ -108,7 +108,7 @@ impl WorkspaceFiles {
     ///
     /// # Errors
     /// When the workspace itself cannot be listed.
-    pub async fn list(&self) -> Result<Listed> {
+    pub async fn list(&self) -> Result<FileList> {
         let files = self.clone();
         let listed = aside(move || walk::list(&files.space, files.max_files)).await;
         listed.map_err(Error::Lost)?.map_err(Error::Workspace)
@@ -131,7 +131,7 @@ impl ContextSource for WorkspaceFiles {
         let note = listed.note();
         let mut lines = listed.view.files;
         lines.splice(0..0, note);
-        let block = ContextBlock::new(NAME, lines.join("\n")).lasting(Lasts::Run);
+        let block = ContextBlock::new(NAME, lines.join("\n")).lasting(ContextLifetime::Run);
         let block = Some(block).filter(|block| !block.text.is_empty());
         Ok(block.and_then(|block| block.cut_to(ask.budget)).into_iter().collect())
     }

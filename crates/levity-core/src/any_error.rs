@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use crate::text::chain;
 use crate::{
-    Cause, ContextError, ControlError, Divergence, Finished, HistoryError, JournalError, Limit, MemoryError,
-    ModelError, Partial, RunId, RuntimeError, Stage, ToolError, Waiting,
+    ContextError, ControlError, Divergence, Finished, HistoryError, JournalError, Limit, MemoryError,
+    ModelError, Partial, RunId, RuntimeError, SharedError, Stage, ToolError, Waiting,
 };
 
 /// The result of methods that build or run something.
@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// The parts do not fit together, or one of them is missing: a model, tools, the steps of a plan.
     #[error(transparent)]
-    Config(Cause),
+    Config(SharedError),
     /// A limit was passed before there was an answer.
     #[error("the limit on {limit} was reached before there was an answer; raise it, or ask for less")]
     Limit {
@@ -141,7 +141,7 @@ pub enum Error {
     Control(#[from] ControlError),
     /// A part of the program failed: a file, a workspace, a server, a tool.
     #[error(transparent)]
-    Other(Cause),
+    Other(SharedError),
 }
 
 /// The message and its causes on one line: a `main` that returns the error prints this.
@@ -184,17 +184,17 @@ pub enum ErrorKind {
 impl Error {
     /// Something that was put together wrongly.
     pub fn config(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Config(Cause::new(error))
+        Self::Config(SharedError::new(error))
     }
 
     /// As [`config`](Self::config), with words before the error's own that say what it is about.
     pub fn config_of(what: &'static str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::config(About { what, cause: Cause::new(error) })
+        Self::config(About { what, cause: SharedError::new(error) })
     }
 
     /// Any other error of a part of the program.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Other(Cause::new(error))
+        Self::Other(SharedError::new(error))
     }
 
     /// A setting that makes no sense; `problem` goes on from its name, and says the way out.
@@ -271,7 +271,7 @@ impl Error {
 #[error("{what}: {}", chain(.cause))]
 struct About {
     what: &'static str,
-    cause: Cause,
+    cause: SharedError,
 }
 
 impl From<RuntimeError> for Error {

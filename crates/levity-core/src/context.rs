@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{Cause, ConversationId, History};
+use crate::{ConversationId, History, SharedError};
 
 /// Contributes named blocks to the system prompt.
 ///
@@ -89,18 +89,18 @@ pub struct ContextBlock {
     pub text: String,
     /// How long it stays as it is. What changes often goes last, so that providers can cache what stands before.
     #[serde(default)]
-    pub lasts: Lasts,
+    pub lasts: ContextLifetime,
 }
 
 impl ContextBlock {
     /// A named piece that seldom changes.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), lasts: Lasts::Long }
+        Self { name: name.into(), text: text.into(), lasts: ContextLifetime::Long }
     }
 
     /// Says how long it stays as it is.
     #[must_use]
-    pub fn lasting(mut self, lasts: Lasts) -> Self {
+    pub fn lasting(mut self, lasts: ContextLifetime) -> Self {
         self.lasts = lasts;
         self
     }
@@ -110,7 +110,7 @@ impl ContextBlock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Lasts {
+pub enum ContextLifetime {
     /// It is the same in most runs: it stands before the instructions.
     #[default]
     Long,
@@ -128,13 +128,13 @@ pub struct ContextError {
     pub name: String,
     /// What was found.
     #[source]
-    cause: Cause,
+    cause: SharedError,
 }
 
 impl ContextError {
     /// The source `name` failed.
     pub fn new(name: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { name: name.into(), cause: Cause::new(cause) }
+        Self { name: name.into(), cause: SharedError::new(cause) }
     }
 }
 

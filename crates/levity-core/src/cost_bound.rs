@@ -137,11 +137,11 @@ impl CostBound {
     }
 
     /// What is reserved when a reply may have `output` tokens.
-    pub fn reserved(&self, output: u64) -> Reserved {
+    pub fn reserved(&self, output: u64) -> ReservedCost {
         let tokens = self.input.saturating_add(output).saturating_mul(self.sends);
         let once = |price: Price| price.most(self.input, output).saturating_add(self.fees);
         let cost = self.price.map(|price| once(price).saturating_mul(self.sends));
-        Reserved { tokens, cost }
+        ReservedCost { tokens, cost }
     }
 
     /// How many tokens a reply may have within so many tokens and so much money; `None` when not even the
@@ -174,7 +174,7 @@ fn tools(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
 /// What was set aside for a call of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Reserved {
+pub struct ReservedCost {
     /// Tokens to be sent and received.
     pub tokens: u64,
     /// Money, where the price is known.
@@ -182,7 +182,7 @@ pub struct Reserved {
     pub cost: Option<Money>,
 }
 
-impl Reserved {
+impl ReservedCost {
     /// So much.
     pub fn new(tokens: u64, cost: Option<Money>) -> Self {
         Self { tokens, cost }

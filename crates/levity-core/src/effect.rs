@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Change, ConversationId, Decision, EffectClass, EffectId, Ending, Intervention, Limit,
-    MemoryError, ModelError, Request, Reserved, Response, RunId, Timestamp, ToolCall, ToolResult,
+    Ask, CallId, ConversationChange, ConversationId, Decision, EffectClass, EffectId, Ending, Intervention,
+    Limit, MemoryError, ModelError, Request, ReservedCost, Response, RunId, Timestamp, ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -193,12 +193,12 @@ pub struct Save {
     /// Which conversation.
     pub conversation: ConversationId,
     /// What.
-    pub change: Change,
+    pub change: ConversationChange,
 }
 
 impl Save {
     /// Saves `change` in a conversation.
-    pub fn new(conversation: ConversationId, change: Change) -> Self {
+    pub fn new(conversation: ConversationId, change: ConversationChange) -> Self {
         Self { conversation, change }
     }
 }
@@ -341,7 +341,7 @@ pub struct EffectNote {
     pub inputs: Vec<(String, Digest)>,
     /// What was set aside for it, where money or tokens are limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reserved: Option<Reserved>,
+    pub reserved: Option<ReservedCost>,
     /// The idempotency key of a call that began in the run that this one was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,

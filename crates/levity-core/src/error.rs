@@ -9,9 +9,9 @@ use crate::Intervention;
 
 /// What an error came from: any error while the process lives, its text after a trip through a journal.
 #[derive(Clone)]
-pub struct Cause(Arc<dyn Error + Send + Sync>);
+pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
-impl Cause {
+impl SharedError {
     /// Wraps an error.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(Arc::from(error.into()))
@@ -27,37 +27,37 @@ impl Cause {
     }
 }
 
-impl fmt::Debug for Cause {
+impl fmt::Debug for SharedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.chain())
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for SharedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Error for Cause {
+impl Error for SharedError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
     }
 }
 
-impl PartialEq for Cause {
+impl PartialEq for SharedError {
     fn eq(&self, other: &Self) -> bool {
         self.chain() == other.chain()
     }
 }
 
-impl Serialize for Cause {
+impl Serialize for SharedError {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.chain())
     }
 }
 
-impl<'de> Deserialize<'de> for Cause {
+impl<'de> Deserialize<'de> for SharedError {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self::new(String::deserialize(deserializer)?))
     }
@@ -147,7 +147,7 @@ pub struct ModelError {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    cause: Option<Cause>,
+    cause: Option<SharedError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     guarded: Option<Box<Guarded>>,
 }
@@ -235,7 +235,7 @@ impl ModelError {
     /// Adds what it came from.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.cause = Some(Cause::new(source));
+        self.cause = Some(SharedError::new(source));
         self
     }
 
@@ -381,7 +381,7 @@ impl fmt::Debug for ModelError {
 
 impl Error for ModelError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_ref().map(Cause::as_error)
+        self.cause.as_ref().map(SharedError::as_error)
     }
 }
 
@@ -425,7 +425,7 @@ pub struct ToolError {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     retryable: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    cause: Option<Cause>,
+    cause: Option<SharedError>,
 }
 
 impl ToolError {
@@ -447,7 +447,7 @@ impl ToolError {
     /// Adds what it came from.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.cause = Some(Cause::new(source));
+        self.cause = Some(SharedError::new(source));
         self
     }
 
@@ -485,6 +485,6 @@ impl fmt::Display for ToolError {
 
 impl Error for ToolError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_ref().map(Cause::as_error)
+        self.cause.as_ref().map(SharedError::as_error)
     }
 }

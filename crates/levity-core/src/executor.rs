@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Intervention,
-    Lease, Limits, Machine, ModelCard, Outcome, Resolution, RunId, Screener, ToolError, Values,
+    ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Intervention, Lease,
+    Limits, Machine, ModelCard, Outcome, Resolution, RunId, Screener, SharedError, ToolError, Values,
 };
 
 /// Performs effects: the world as one machine sees it.
@@ -279,7 +279,7 @@ pub struct EffectCx {
     /// Whether an earlier process had begun this effect and did not finish it.
     pub again: bool,
     /// Takes fleeting events.
-    pub live: Live,
+    pub live: LiveEvents,
     /// How many tokens a reply may have, where money or tokens are limited: the model must be told. Counts
     /// that it does not give are then left out, since they are filled in with the most.
     pub max_output: Option<u64>,
@@ -293,7 +293,7 @@ pub struct EffectCx {
 
 impl EffectCx {
     /// A context for an effect.
-    pub fn new(run: RunId, effect: EffectId, live: Live) -> Self {
+    pub fn new(run: RunId, effect: EffectId, live: LiveEvents) -> Self {
         Self {
             run,
             effect,
@@ -349,9 +349,9 @@ impl EffectCx {
 
 /// Takes fleeting events, for those who watch now.
 #[derive(Clone, Default)]
-pub struct Live(Option<Arc<dyn LiveSink>>);
+pub struct LiveEvents(Option<Arc<dyn LiveSink>>);
 
-/// Where [`Live`] sends what it is told.
+/// Where [`LiveEvents`] sends what it is told.
 pub trait LiveSink: Send + Sync {
     /// Whether anybody listens.
     fn is_watched(&self) -> bool;
@@ -359,7 +359,7 @@ pub trait LiveSink: Send + Sync {
     fn send(&self, event: EventKind);
 }
 
-impl Live {
+impl LiveEvents {
     /// Sends to `sink`.
     pub fn new(sink: Arc<dyn LiveSink>) -> Self {
         Self(Some(sink))
@@ -378,7 +378,7 @@ impl Live {
     }
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for LiveEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Live").field(&self.is_watched()).finish()
     }
@@ -407,7 +407,7 @@ pub enum ChildLease {
     /// A new run's: it was needed to make the machine.
     Held(Lease),
     /// An old run's: it is waited for before the run goes on, unless the run has ended.
-    Wanted(Pin<Box<dyn Future<Output = Result<Lease, Cause>> + Send>>),
+    Wanted(Pin<Box<dyn Future<Output = Result<Lease, SharedError>> + Send>>),
 }
 
 impl Child {

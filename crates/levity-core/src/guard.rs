@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, Cause, ChildRun, Ending, Message, RunId, ToolCall, ToolResult};
+use crate::{CallId, ChildRun, Ending, Message, RunId, SharedError, ToolCall, ToolResult};
 
 mod clean;
 
@@ -59,7 +59,7 @@ pub trait Guard: Send + Sync {
     ///
     /// # Errors
     /// When it cannot tell. Nothing passes then, unless the agent is set up otherwise.
-    async fn check(&self, subject: &Subject, cx: &GuardCx) -> Result<Verdict, Cause>;
+    async fn check(&self, subject: &GuardSubject, cx: &GuardCx) -> Result<Verdict, SharedError>;
 }
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl<G: Guard + ?Sized> Guard for Arc<G> {
         (**self).watches(stage)
     }
 
-    async fn check(&self, subject: &Subject, cx: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, cx: &GuardCx) -> Result<Verdict, SharedError> {
         (**self).check(subject, cx).await
     }
 }
@@ -107,7 +107,7 @@ impl fmt::Display for Stage {
 /// What a guard looks at.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Subject {
+pub enum GuardSubject {
     /// What somebody says.
     Input(Arc<Message>),
     /// A call. Only its arguments can be changed.
@@ -121,7 +121,7 @@ pub enum Subject {
     Failure(String),
 }
 
-impl Subject {
+impl GuardSubject {
     /// Where it is looked at.
     pub fn stage(&self) -> Stage {
         match self {
@@ -162,7 +162,7 @@ pub enum Verdict {
     /// It stays as it is.
     Pass,
     /// This stands in its place from now on, for everybody. It must be of the same kind.
-    Rewrite(Box<Subject>),
+    Rewrite(Box<GuardSubject>),
     /// It goes no further.
     ///
     /// A blocked input or answer ends the run; a blocked call is answered with this reason, and so is a call whose result
@@ -175,7 +175,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// This stands in its place.
-    pub fn rewrite(subject: Subject) -> Self {
+    pub fn rewrite(subject: GuardSubject) -> Self {
         Self::Rewrite(Box::new(subject))
     }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Cause, Digest, EffectId, EffectNote, Intervention, Limit, Limits, MachineKind, Message, Money, Outcome,
-    Post, RunId, RunQuery, RunSummary, Status, Timestamp,
+    Digest, EffectId, EffectNote, Intervention, Limit, Limits, MachineKind, Message, Money, Outcome, RunId,
+    RunQuery, RunRequest, RunSummary, SharedError, Status, Timestamp,
 };
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
@@ -53,7 +53,7 @@ pub trait Journal: Send + Sync {
 
     /// Leaves word for whoever drives the run, now or next: its log gives it out by
     /// [`posted`](RunLog::posted). A journal that other processes cannot reach takes none.
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         let _ = post;
         Err(JournalError::busy(run))
     }
@@ -90,7 +90,7 @@ macro_rules! forward_journal {
                 (**self).remove(run).await
             }
 
-            async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+            async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
                 (**self).post(run, post).await
             }
 
@@ -130,13 +130,13 @@ pub trait RunLog: Send {
     ///
     /// What was given out is forgotten with the next append, in one go; until then, whoever opens the run
     /// next gets it again. Dropping the future loses nothing.
-    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         std::future::pending().await
     }
 
     /// Gives out what others have left for the run by now, if anything, as [`posted`](Self::posted) does.
     /// Asked before a run that waits is let go of. Override it where `posted` needs a moment to find out.
-    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mut posted = self.posted();
         let now = poll_fn(|cx| match posted.as_mut().poll(cx) {
             Poll::Ready(posts) => Poll::Ready(Some(posts)),
@@ -240,7 +240,7 @@ pub enum Entry {
         outcome: Outcome,
         /// What a child and all below it have used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        spent: Option<Spent>,
+        spent: Option<Spending>,
     },
     /// The host says that an effect which had begun did not take effect: it may begin again.
     Cleared {
@@ -248,7 +248,7 @@ pub enum Entry {
         effect: EffectId,
     },
     /// The host said what to do.
-    Commanded(Command),
+    Commanded(ControlCommand),
     /// A limit is near: the run is to finish.
     Wrapped(Limit),
     /// Little is left of what a limit allows.
@@ -334,7 +334,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Spent {
+pub struct Spending {
     /// Calls of a model.
     pub model_calls: u64,
     /// Calls of tools.
@@ -359,7 +359,7 @@ fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-impl Spent {
+impl Spending {
     /// So much, of which nobody knows what it costs.
     pub fn new(model_calls: u64, tool_calls: u64, tokens: u64) -> Self {
         Self { model_calls, tool_calls, tokens, ..Self::default() }
@@ -377,7 +377,7 @@ impl Spent {
     }
 }
 
-impl AddAssign for Spent {
+impl AddAssign for Spending {
     fn add_assign(&mut self, other: Self) {
         self.model_calls = self.model_calls.saturating_add(other.model_calls);
         self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
@@ -391,7 +391,7 @@ impl AddAssign for Spent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Command {
+pub enum ControlCommand {
     /// Begin nothing new.
     Pause,
     /// Go on.
@@ -437,7 +437,7 @@ pub struct JournalError {
     kind: JournalErrorKind,
     message: String,
     #[source]
-    cause: Option<Cause>,
+    cause: Option<SharedError>,
 }
 
 impl JournalError {
@@ -460,7 +460,7 @@ impl JournalError {
     /// Adds what it came from.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.cause = Some(Cause::new(source));
+        self.cause = Some(SharedError::new(source));
         self
     }
 

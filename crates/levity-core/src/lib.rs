@@ -60,52 +60,55 @@ pub use any_error::{Error, ErrorKind, Result};
 pub use approve::{Approver, Ask, Decision, Wanted};
 pub use cancel::{CancelGuard, CancelToken};
 pub use context::{
-    Context, ContextAsk, ContextBlock, ContextError, ContextSource, ContextStep, Lasts, WorkspaceSource,
-    WorkspaceView,
+    Context, ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, ContextStep,
+    WorkspaceSource, WorkspaceView,
 };
-pub use cost_bound::{CostBound, Reserved};
+pub use cost_bound::{CostBound, ReservedCost};
 pub use durability::Durability;
 pub use effect::{
     ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun, Wait,
     idempotency_key,
 };
 pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
-pub use error::{Cause, ModelError, ModelErrorKind, ToolError, ToolErrorKind};
+pub use error::{ModelError, ModelErrorKind, SharedError, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
 pub use eventual::Eventual;
 pub use executor::{
-    Child, ChildLease, EffectCx, Executor, Inspection, Live, LiveSink, Permit, PrepareCx, Prepared,
+    Child, ChildLease, EffectCx, Executor, Inspection, LiveEvents, LiveSink, Permit, PrepareCx, Prepared,
 };
 pub use finished::{Finished, Partial, Reached};
-pub use guard::{Guard, GuardCx, Intervention, Screened, Screener, Stage, Subject, Verdict};
+pub use guard::{Guard, GuardCx, GuardSubject, Intervention, Screened, Screener, Stage, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
-    Command, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog,
-    Snapshot, Spent,
+    ControlCommand, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog,
+    Snapshot, Spending,
 };
 pub use limits::{Limit, Limits};
 pub use lost::{LostCall, Resolution, Resolver};
-pub use machine::{Ending, Failure, Input, Machine, MachineKind, Signal, Stats, Status, Step, TalkEnd};
+pub use machine::{
+    Ending, Failure, Input, Machine, MachineKind, MachineOutput, Signal, Stats, Status, TalkEnd,
+};
 pub use memory::{
-    Change, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind, MemoryStore,
-    Remembered, Summary,
+    ConversationChange, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
+    MemoryStore, Remembered, Summary,
 };
 pub use message::{
-    Bytes, Content, Media, MediaSource, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult,
+    Bytes, Content, Media, MediaSource, Message, Part, ProviderState, Role, Text, Thinking, ToolCall,
+    ToolResult,
 };
 pub use model::{Abilities, Model, ModelCard};
 pub use money::{Fees, LongPrice, Money, Price};
 pub use program::Program;
 pub use request::{Options, OutputSchema, Request, ThinkingMode, ToolChoice};
 pub use response::{Delta, Deltas, Finish, Fold, Response, Usage};
-pub use runs::{Post, RunQuery, RunState, RunSummary, Waiting};
+pub use runs::{RunQuery, RunRequest, RunState, RunSummary, Waiting};
 pub use runtime_error::{ControlError, Divergence, RuntimeError};
 pub use secret::{FoundSecret, SecretKind, Secrets};
 pub use tokens::estimate_tokens;
 pub use tool::{
-    ChangeKind, Deadline, EffectClass, FileChange, Hints, LinkedTool, Progress, Report, Tool, ToolCx,
-    ToolOutput, ToolSource, ToolSpec, Toolbox,
+    Deadline, EffectClass, FileChange, FileChangeKind, Hints, LinkedTool, Progress, Tool, ToolCx, ToolOutput,
+    ToolReport, ToolSource, ToolSpec, Toolbox,
 };
 pub use values::Values;
 pub use world::{Timestamp, World};

@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Contract
 /// - The same inputs in the same order give the same effects, events and ending: no clock but
-///   [`Step::at`], no randomness, no environment, no order that a hash decides.
+///   [`MachineOutput::at`], no randomness, no environment, no order that a hash decides.
 /// - `apply` neither blocks nor panics, whatever it is fed, in whatever order; what makes no sense is
 ///   left aside.
 /// - Every effect gets a number of its own, counted upwards, and one [`Input::Finished`] at most.
@@ -34,7 +34,7 @@ pub trait Machine: Send {
     fn save(&self) -> Value;
 
     /// Takes in what happened.
-    fn apply(&mut self, input: Input, step: &mut Step);
+    fn apply(&mut self, input: Input, step: &mut MachineOutput);
 
     /// How it ended, once it did.
     fn ending(&self) -> Option<&Ending>;
@@ -54,7 +54,7 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
         (**self).save()
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         (**self).apply(input, step);
     }
 
@@ -130,7 +130,7 @@ pub enum Input {
 /// What a machine wants done, and what it tells those who watch.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Step {
+pub struct MachineOutput {
     /// Effects to perform, in the order of their numbers.
     pub effects: Vec<(EffectId, Effect)>,
     /// What to tell.
@@ -139,7 +139,7 @@ pub struct Step {
     at: Timestamp,
 }
 
-impl Step {
+impl MachineOutput {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, ConversationId, Message, TalkEnd, Timestamp};
+use crate::{ConversationId, Message, SharedError, TalkEnd, Timestamp};
 
 /// Keeps conversations.
 ///
@@ -44,7 +44,7 @@ pub trait MemoryStore: Send + Sync {
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError>;
 
     /// Adds messages at the end and replaces the summary, as far as `change` has them.
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError>;
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError>;
 
     /// At most `limit` messages that have to do with `query`, best first, with their positions.
     async fn search(
@@ -92,7 +92,7 @@ macro_rules! forward_memory {
                 (**self).read(id, from, limit).await
             }
 
-            async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+            async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
                 (**self).save(id, change).await
             }
 
@@ -199,7 +199,7 @@ impl Summary {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Change {
+pub struct ConversationChange {
     /// The position of the first of the messages: where the conversation ends.
     pub at: u64,
     /// The messages to add.
@@ -213,7 +213,7 @@ pub struct Change {
     pub when: Timestamp,
 }
 
-impl Change {
+impl ConversationChange {
     /// Nothing yet, at a position.
     pub fn at(at: u64) -> Self {
         Self { at, ..Self::default() }
@@ -381,7 +381,7 @@ pub struct MemoryError {
     message: String,
     #[source]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    cause: Option<Cause>,
+    cause: Option<SharedError>,
 }
 
 impl MemoryError {
@@ -411,7 +411,7 @@ impl MemoryError {
     /// Adds what it came from.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.cause = Some(Cause::new(source));
+        self.cause = Some(SharedError::new(source));
         self
     }
 

@@ -155,7 +155,7 @@ impl From<String> for Message {
     }
 }
 
-fn opaque_tokens(opaque: Option<&Opaque>) -> u64 {
+fn opaque_tokens(opaque: Option<&ProviderState>) -> u64 {
     opaque.map_or(0, |opaque| json_size(&opaque.data) as u64)
 }
 
@@ -186,7 +186,7 @@ pub enum Part {
     /// What the tool answered.
     ToolResult(ToolResult),
     /// A block that only its provider understands; it goes back as it came.
-    Opaque(Opaque),
+    Opaque(ProviderState),
 }
 
 impl Part {
@@ -217,7 +217,7 @@ impl Part {
     }
 
     /// Fastens provider data to this part, replacing what was there.
-    pub fn set_opaque(&mut self, opaque: Opaque) {
+    pub fn set_opaque(&mut self, opaque: ProviderState) {
         match self {
             Self::Text(part) => part.opaque = Some(opaque),
             Self::Thinking(part) => part.opaque = Some(opaque),
@@ -229,7 +229,7 @@ impl Part {
     }
 
     /// The provider data fastened to this part.
-    pub fn opaque(&self) -> Option<&Opaque> {
+    pub fn opaque(&self) -> Option<&ProviderState> {
         match self {
             Self::Text(part) => part.opaque.as_ref(),
             Self::Thinking(part) => part.opaque.as_ref(),
@@ -266,7 +266,7 @@ impl From<Media> for Part {
 /// back to that one only.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Opaque {
+pub struct ProviderState {
     /// The protocol that it is part of.
     pub provider: Arc<str>,
     /// The state.
@@ -276,7 +276,7 @@ pub struct Opaque {
     origin: Option<Arc<Box<str>>>,
 }
 
-impl Opaque {
+impl ProviderState {
     /// The provider of what rides on a call that the model wrote as text, and that was read from there: the text.
     pub const TEXT_CALL: &str = "text_call";
 
@@ -306,7 +306,7 @@ impl Opaque {
     }
 }
 
-impl fmt::Debug for Opaque {
+impl fmt::Debug for ProviderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Opaque({})", self.provider)
     }
@@ -320,7 +320,7 @@ pub struct Text {
     pub text: String,
     /// Provider data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<Opaque>,
+    pub opaque: Option<ProviderState>,
 }
 
 impl Text {
@@ -338,7 +338,7 @@ pub struct Thinking {
     pub text: String,
     /// Provider data, such as a signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<Opaque>,
+    pub opaque: Option<ProviderState>,
 }
 
 impl Thinking {
@@ -361,7 +361,7 @@ pub struct Media {
     pub name: Option<String>,
     /// Provider data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<Opaque>,
+    pub opaque: Option<ProviderState>,
 }
 
 impl Media {
@@ -482,7 +482,7 @@ pub struct ToolCall {
     pub raw: Option<String>,
     /// Provider data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<Opaque>,
+    pub opaque: Option<ProviderState>,
 }
 
 impl ToolCall {
@@ -503,7 +503,7 @@ impl ToolCall {
     /// assert!(call.is_from_text());
     /// ```
     pub fn is_from_text(&self) -> bool {
-        self.opaque.as_ref().is_some_and(|opaque| &*opaque.provider == Opaque::TEXT_CALL)
+        self.opaque.as_ref().is_some_and(|opaque| &*opaque.provider == ProviderState::TEXT_CALL)
     }
 
     /// A call whose arguments are still text. No text at all means no arguments; what is not JSON is
@@ -558,7 +558,7 @@ pub struct ToolResult {
     pub whole: Option<Arc<str>>,
     /// Provider data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opaque: Option<Opaque>,
+    pub opaque: Option<ProviderState>,
     /// The guards that stepped in on the call or the result; empty in a history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,

@@ -11,8 +11,8 @@ use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallId, Intervention, Message, ModelError, ModelErrorKind, Money, Opaque, Part, Role, Text, Thinking,
-    ToolCall,
+    CallId, Intervention, Message, ModelError, ModelErrorKind, Money, Part, ProviderState, Role, Text,
+    Thinking, ToolCall,
 };
 
 /// A model's whole reply.
@@ -212,7 +212,7 @@ pub enum Delta {
         text: String,
     },
     /// Provider data for the part that the pieces before belong to.
-    Opaque(Opaque),
+    Opaque(ProviderState),
     /// A whole part: media, a block of the provider's own, a call. A text or a thought comes so only where it is
     /// empty: with the provider's data, or to begin a part of its own.
     Part(Part),
@@ -394,7 +394,7 @@ pub struct Fold {
 #[derive(Debug)]
 enum Building {
     Whole(Part),
-    Call { id: CallId, name: String, args: String, opaque: Option<Opaque> },
+    Call { id: CallId, name: String, args: String, opaque: Option<ProviderState> },
 }
 
 impl Default for Fold {
@@ -514,7 +514,7 @@ impl Fold {
         }
     }
 
-    fn attach(&mut self, data: Opaque) {
+    fn attach(&mut self, data: ProviderState) {
         match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
             // Two blocks in a row are two blocks.
             Some(Building::Whole(Part::Opaque(_))) | None => self.add(Building::Whole(Part::Opaque(data))),

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{Command, EffectId, EffectKind, Entry, Record, RunId, Status, Timestamp};
+use crate::{ControlCommand, EffectId, EffectKind, Entry, Record, RunId, Status, Timestamp};
 
 /// What a list of runs shows of each.
 ///
@@ -65,10 +65,10 @@ impl RunSummary {
                 }
             }
             Entry::Finished { effect, .. } => self.forget(*effect),
-            Entry::Commanded(Command::Pause) => self.paused = true,
-            Entry::Commanded(Command::Resume) => self.paused = false,
+            Entry::Commanded(ControlCommand::Pause) => self.paused = true,
+            Entry::Commanded(ControlCommand::Resume) => self.paused = false,
             // All it has left to do is to end.
-            Entry::Commanded(Command::Cancel { .. }) | Entry::Stopped(_) => self.waiting.clear(),
+            Entry::Commanded(ControlCommand::Cancel { .. }) | Entry::Stopped(_) => self.waiting.clear(),
             Entry::Ended(status) => {
                 self.paused = false;
                 self.waiting.clear();
@@ -256,9 +256,9 @@ impl RunQuery {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Post {
+pub enum RunRequest {
     /// A command.
-    Command(Command),
+    Command(ControlCommand),
     /// The answer to a question.
     Decide {
         /// The question.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::text::chain;
-use crate::{Cause, EffectId, Intervention, JournalError, RunId, Waiting};
+use crate::{EffectId, Intervention, JournalError, RunId, SharedError, Waiting};
 
 /// Why a run could not be driven on.
 #[derive(thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum RuntimeError {
         run: RunId,
         /// Why not.
         #[source]
-        cause: Cause,
+        cause: SharedError,
     },
     /// The run was cancelled before it began.
     #[error("run `{run}` was cancelled before it began: {reason}")]
@@ -190,7 +190,7 @@ mod tests {
         let journal =
             || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
         let run = RunId::new("r");
-        let cause = Cause::new(journal());
+        let cause = SharedError::new(journal());
         let errors = [
             RuntimeError::Journal(journal()),
             RuntimeError::Prepare { run, cause },

@@ -475,12 +475,12 @@ impl Deadline {
 #[derive(Clone, Default)]
 pub struct Progress(Option<Arc<Listener>>);
 
-type Listener = dyn Fn(Report<'_>) + Send + Sync;
+type Listener = dyn Fn(ToolReport<'_>) + Send + Sync;
 
 /// What a tool reports while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Report<'a> {
+pub enum ToolReport<'a> {
     /// How far it is, in words.
     Text(&'a str),
     /// A file that it changed.
@@ -491,28 +491,28 @@ impl Progress {
     /// Hands every word to `listener`, and no more.
     pub fn new(listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self::listen(move |report| {
-            if let Report::Text(text) = report {
+            if let ToolReport::Text(text) = report {
                 listener(text);
             }
         })
     }
 
     /// Hands everything that is reported to `listener`.
-    pub fn listen(listener: impl Fn(Report<'_>) + Send + Sync + 'static) -> Self {
+    pub fn listen(listener: impl Fn(ToolReport<'_>) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(listener)))
     }
 
     /// Reports in words; costs nothing when nobody listens.
     pub fn report(&self, text: impl AsRef<str>) {
         if let Some(listener) = &self.0 {
-            listener(Report::Text(text.as_ref()));
+            listener(ToolReport::Text(text.as_ref()));
         }
     }
 
     /// Reports a file that was changed.
     pub fn changed(&self, change: &FileChange) {
         if let Some(listener) = &self.0 {
-            listener(Report::File(change));
+            listener(ToolReport::File(change));
         }
     }
 }
@@ -524,18 +524,18 @@ pub struct FileChange {
     /// The file, relative to the workspace, with `/` between its parts.
     pub path: String,
     /// What was done to it.
-    pub kind: ChangeKind,
+    pub kind: FileChangeKind,
 }
 
 impl FileChange {
     /// The file was made, or has other content now.
     pub fn written(path: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: ChangeKind::Written }
+        Self { path: path.into(), kind: FileChangeKind::Written }
     }
 
     /// The file is no longer there.
     pub fn removed(path: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: ChangeKind::Removed }
+        Self { path: path.into(), kind: FileChangeKind::Removed }
     }
 }
 
@@ -543,14 +543,14 @@ impl FileChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum ChangeKind {
+pub enum FileChangeKind {
     /// It was made, or has other content now.
     Written,
     /// It is no longer there.
     Removed,
 }
 
-impl fmt::Display for ChangeKind {
+impl fmt::Display for FileChangeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Written => "written",

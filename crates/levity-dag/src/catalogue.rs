@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use crate::known::{Performer, PerformerKind};
+use crate::known::{StepRunner, StepRunnerKind};
 
 mod build;
 mod defaults;
@@ -13,7 +13,7 @@ pub(crate) mod node;
 mod read;
 
 pub(crate) use build::described;
-pub use entry::{Entry, Named, Need};
+pub use entry::{CatalogEntry, NamedPart, Requirement};
 pub use error::{AgentPart, CatalogueError, Missing, Place};
 
 use files::Folder;
@@ -40,7 +40,7 @@ use read::{Patch, Prompt};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// By key; see [`key`].
-    entries: BTreeMap<String, Arc<Entry>>,
+    entries: BTreeMap<String, Arc<CatalogEntry>>,
     /// The keys, in the order in which the agents were added.
     order: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl Catalogue {
 
     /// Adds an agent, in place of the one that has its name.
     #[must_use]
-    pub fn with(mut self, entry: Entry) -> Self {
+    pub fn with(mut self, entry: CatalogEntry) -> Self {
         self.put(entry);
         self
     }
@@ -112,28 +112,28 @@ impl Catalogue {
     }
 
     /// The agent of this name, also if it is switched off.
-    pub fn find(&self, name: &str) -> Option<&Entry> {
+    pub fn find(&self, name: &str) -> Option<&CatalogEntry> {
         self.entries.get(&key(name)).map(|entry| &**entry)
     }
 
     /// All agents, in the order in which they were added.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &CatalogEntry> {
         self.order.iter().filter_map(|key| self.entries.get(key)).map(|entry| &**entry)
     }
 
     /// Those who can do steps: all but the planner and what is switched off.
-    pub fn performers(&self) -> impl Iterator<Item = (Arc<str>, Performer)> + '_ {
+    pub fn performers(&self) -> impl Iterator<Item = (Arc<str>, StepRunner)> + '_ {
         let planner = key(Self::PLANNER);
         let able = self.entries().filter(move |entry| entry.enabled && key(&entry.name) != planner);
         able.map(|entry| {
-            let mut performer = Performer::new(PerformerKind::Agent, entry.description.clone());
+            let mut performer = StepRunner::new(StepRunnerKind::Agent, entry.description.clone());
             (performer.budget, performer.judges) = (entry.budget, entry.judges);
             performer.code = entry.code.is_some();
             (entry.name.clone(), performer)
         })
     }
 
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, entry: CatalogEntry) {
         let key = key(&entry.name);
         if !self.entries.contains_key(&key) {
             self.order.push(key.clone());
@@ -170,9 +170,9 @@ impl Catalogue {
 
     fn change(&mut self, patch: Patch, prompt: Option<Arc<str>>, at: Place) -> Result<(), CatalogueError> {
         let mut entry = match (self.find(&patch.name), prompt) {
-            (Some(entry), Some(prompt)) => Entry { prompt, ..entry.clone() },
+            (Some(entry), Some(prompt)) => CatalogEntry { prompt, ..entry.clone() },
             (Some(entry), None) => entry.clone(),
-            (None, Some(prompt)) => Entry::new(patch.name.clone(), prompt),
+            (None, Some(prompt)) => CatalogEntry::new(patch.name.clone(), prompt),
             (None, None) => {
                 let near = crate::names::near(&patch.name, self.entries().map(|entry| &*entry.name));
                 let near = near.first().map_or_else(String::new, |near| format!(", or is `{near}` meant?"));

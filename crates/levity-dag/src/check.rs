@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::fault::{Fault, FaultKind, Found};
 use crate::graph::StandIns;
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::names::short;
 use crate::plan::Plan;
 use crate::step::StepId;
@@ -27,7 +27,7 @@ pub(crate) const MAX_NAME: usize = 256;
 pub(crate) const ROOT: &str = "ROOT";
 
 /// Whether there are steps, and not too many; likewise variables. Nothing costly is done before this.
-pub(crate) fn size(plan: &Plan, known: &Known, found: &mut Found) {
+pub(crate) fn size(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
     let (steps, most) = (plan.steps.len(), known.max_steps.min(u32::MAX as usize - 1));
     if steps == 0 {
         found.push(Fault::new(
@@ -88,7 +88,7 @@ fn name_flaw(name: &str) -> Option<String> {
 /// Each step for itself, the variables, and what all of it uses at worst.
 pub(crate) fn parts(
     plan: &Plan,
-    known: &Known,
+    known: &PlanConstraints,
     index: &HashMap<StepId, u32>,
     settled: &[bool],
     found: &mut Found,

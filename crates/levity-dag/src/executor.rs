@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::function::{Function, StepInput};
 use crate::machine::{AUTHOR, PLAN, TIMEOUT};
-use crate::planner::{Brief, Planner};
+use crate::planner::{Brief, TeamPlanner};
 use crate::step::Budget;
 
 /// Performs the effects of a plan: its agents, functions, tools and code.
@@ -32,7 +32,7 @@ pub(crate) struct TeamExecutor {
     pub(crate) code: Option<Arc<dyn Program>>,
     /// The agents that have what runs code among their tools, so that code can call the others.
     pub(crate) coders: BTreeSet<Arc<str>>,
-    pub(crate) planner: Option<Arc<dyn Planner>>,
+    pub(crate) planner: Option<Arc<dyn TeamPlanner>>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     /// Those of the whole, for what a plan calls by itself and what is said to it.
     pub(crate) guards: Guards,

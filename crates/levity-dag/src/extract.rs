@@ -3,7 +3,7 @@
 use levity_tools::Schema;
 use serde_json::{Map, Value};
 
-use crate::notice::{Strategy, Written};
+use crate::notice::{Strategy, WrittenVariable};
 use crate::step::Step;
 
 /// Where the result of code stands in an output.
@@ -14,7 +14,7 @@ pub(crate) fn extract<'a>(
     step: &Step,
     output: &Value,
     schema: impl Fn(&str) -> Option<&'a Schema>,
-) -> Result<Vec<Written>, String> {
+) -> Result<Vec<WrittenVariable>, String> {
     let mut problems = Vec::new();
     let mut written = Vec::with_capacity(step.writes.len());
     for name in &step.writes {
@@ -22,7 +22,7 @@ pub(crate) fn extract<'a>(
             None => problems.push(format!("`{name}` is missing")),
             Some((value, by)) => match schema(name).and_then(|schema| schema.problems(value)) {
                 Some(problem) => problems.push(format!("`{name}` does not fit: {problem}")),
-                None => written.push(Written { name: name.clone(), by, value: value.clone() }),
+                None => written.push(WrittenVariable { name: name.clone(), by, value: value.clone() }),
             },
         }
     }

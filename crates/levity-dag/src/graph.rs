@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check;
 use crate::fault::{Faults, Found};
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
@@ -114,7 +114,7 @@ impl Graph {
     ///
     /// # Errors
     /// When it cannot be run; all that is wrong is named, and where.
-    pub fn check(plan: impl Into<Arc<Plan>>, known: &Known) -> Result<Self, Faults> {
+    pub fn check(plan: impl Into<Arc<Plan>>, known: &PlanConstraints) -> Result<Self, Faults> {
         Self::checked(plan.into(), known, None, &|_| false)
     }
 
@@ -128,7 +128,7 @@ impl Graph {
     /// As [`check`](Self::check).
     pub fn check_changed(
         plan: impl Into<Arc<Plan>>,
-        known: &Known,
+        known: &PlanConstraints,
         old: &Self,
         settled: &dyn Fn(&StepId) -> bool,
     ) -> Result<Self, Faults> {
@@ -137,7 +137,7 @@ impl Graph {
 
     fn checked(
         plan: Arc<Plan>,
-        known: &Known,
+        known: &PlanConstraints,
         old: Option<&Self>,
         settled: &dyn Fn(&StepId) -> bool,
     ) -> Result<Self, Faults> {

@@ -8,9 +8,9 @@ use crate::step::Budget;
 /// What a plan may go by: who there is, what may be used, how large it may be.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Known {
+pub struct PlanConstraints {
     /// Who can do a step, by name.
-    pub performers: BTreeMap<Arc<str>, Performer>,
+    pub performers: BTreeMap<Arc<str>, StepRunner>,
     /// Whether steps may be code.
     pub code: bool,
     /// What the whole run may use.
@@ -23,7 +23,7 @@ pub struct Known {
     pub max_text: usize,
 }
 
-impl Known {
+impl PlanConstraints {
     /// 20,000 steps.
     pub const MAX_STEPS: usize = 20_000;
     /// 500,000 edges.
@@ -45,15 +45,15 @@ impl Known {
 
     /// Adds somebody.
     #[must_use]
-    pub fn with(mut self, name: impl Into<Arc<str>>, performer: Performer) -> Self {
+    pub fn with(mut self, name: impl Into<Arc<str>>, performer: StepRunner) -> Self {
         self.performers.insert(name.into(), performer);
         self
     }
 }
 
-impl Known {
+impl PlanConstraints {
     /// Who is meant by a name: somebody of that name or, since `Coder` and `CoderAgent` are the same, of the other.
-    pub fn performer(&self, name: &str) -> Option<(&Arc<str>, &Performer)> {
+    pub fn performer(&self, name: &str) -> Option<(&Arc<str>, &StepRunner)> {
         let find = |name: &str| self.performers.get_key_value(name);
         find(name)
             .or_else(|| find(name.strip_suffix("Agent")?))
@@ -61,7 +61,7 @@ impl Known {
     }
 }
 
-impl Default for Known {
+impl Default for PlanConstraints {
     fn default() -> Self {
         Self::new()
     }
@@ -70,9 +70,9 @@ impl Default for Known {
 /// Somebody who can do a step.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Performer {
+pub struct StepRunner {
     /// What it is.
-    pub kind: PerformerKind,
+    pub kind: StepRunnerKind,
     /// What it is good for, for the planner.
     pub description: Arc<str>,
     /// What one attempt of it uses at most, where a step says nothing.
@@ -83,9 +83,9 @@ pub struct Performer {
     pub code: bool,
 }
 
-impl Performer {
+impl StepRunner {
     /// Somebody.
-    pub fn new(kind: PerformerKind, description: impl Into<Arc<str>>) -> Self {
+    pub fn new(kind: StepRunnerKind, description: impl Into<Arc<str>>) -> Self {
         Self { kind, description: description.into(), budget: None, judges: false, code: true }
     }
 }
@@ -93,7 +93,7 @@ impl Performer {
 /// What does a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PerformerKind {
+pub enum StepRunnerKind {
     /// An agent.
     Agent,
     /// A function of the program.

@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! A [`Plan`] is data: written in code, loaded from a file, or made by a [`Planner`] or a model. [`Graph::check`] says all that
+//! A [`Plan`] is data: written in code, loaded from a file, or made by a [`TeamPlanner`] or a model. [`Graph::check`] says all that
 //! is wrong with it before anything begins. A [`Team`] has the agents, functions, tools and code that do the steps, and
 //! [`Team::run`] has a plan made for a goal and carried out. What it promises:
 //!
@@ -32,8 +32,8 @@
 //!   change is checked like a plan, and what is finished cannot be touched.
 //! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a crash where it was, and
 //!   nothing that was finished is done again.
-//! - Everything told about a run is in one event stream: [`View`] makes a tree, a summary or a diagram of it, and
-//!   [`Sessions`] a file that NetworkX reads.
+//! - Everything told about a run is in one event stream: [`PlanView`] makes a tree, a summary or a diagram of it, and
+//!   [`SessionFolder`] a file that NetworkX reads.
 //!
 //! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and randomness in the machine, and
 //! a way to stop one step of a run.
@@ -67,7 +67,9 @@ mod task;
 mod team;
 mod view;
 
-pub use catalogue::{AgentPart, Catalogue, CatalogueError, Entry, Missing, Named, Need, Place};
+pub use catalogue::{
+    AgentPart, CatalogEntry, Catalogue, CatalogueError, Missing, NamedPart, Place, Requirement,
+};
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
@@ -78,18 +80,21 @@ pub use files::{
 pub use finished::{StepReport, TeamAnswer, TeamDetails};
 pub use function::{Function, StepInput};
 pub use graph::Graph;
-pub use known::{Known, Performer, PerformerKind};
+pub use known::{PlanConstraints, StepRunner, StepRunnerKind};
 pub use levity_core::{Error, Result};
 pub use machine::{CARRY_OUT as CARRY_OUT_PLAN, GraphMachine};
-pub use notice::{Notice, StepSpent, StepStatus, Strategy, Written};
-pub use parts::Parts;
+pub use notice::{PlanNotice, StepSpent, StepStatus, Strategy, WrittenVariable};
+pub use parts::AgentParts;
 pub use plan::{LoadError, Plan, Variable};
-pub use planner::{Brief, Planner, Replan};
+pub use planner::{Brief, Replan, TeamPlanner};
 pub use run::TeamInput;
-pub use seed::{Seed, Sown};
+pub use seed::{CompletedStep, StartingPlan};
 pub use session::{
-    Session, SessionError, SessionFilter, SessionInfo, SessionProblem, SessionStep, SessionWriter, Sessions,
+    Session, SessionError, SessionFilter, SessionFolder, SessionInfo, SessionProblem, SessionStep,
+    SessionWriter,
 };
-pub use step::{After, Budget, FanOut, Join, More, OnFailure, Reducer, Retry, Step, StepId};
+pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId, StepOptions};
 pub use team::{Team, TeamBuilder};
-pub use view::{Activity, Items, LogLine, Preparation, Stage, StepView, Totals, TreeOptions, View, one_line};
+pub use view::{
+    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions, one_line,
+};

@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, Outcome, RunId,
-    Stats, Status, Step as Wants, Usage,
+    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind,
+    MachineOutput as Wants, Outcome, RunId, Stats, Status, Usage,
 };
 use levity_graph::Drafts;
 use levity_tools::Schema;
@@ -14,11 +14,11 @@ use serde_json::{Map, Value};
 use crate::diff::Diff;
 use crate::files::Manifest;
 use crate::graph::Graph;
-use crate::known::Known;
-use crate::notice::Notice;
+use crate::known::PlanConstraints;
+use crate::notice::PlanNotice;
 use crate::plan::Plan;
 use crate::schedule::{Scheduler, Skip, Skipped};
-use crate::seed::Sown;
+use crate::seed::CompletedStep;
 use crate::step::StepId;
 
 mod approve;
@@ -89,7 +89,7 @@ struct Progress {
 /// What a machine goes by that is not its own to keep.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    pub(crate) known: Known,
+    pub(crate) known: PlanConstraints,
     pub(crate) planner: Option<PlannedBy>,
     /// The agent that looks at files first.
     pub(crate) profiler: Option<Arc<str>>,
@@ -126,7 +126,7 @@ pub(crate) struct Start {
     pub(crate) plan: Option<Arc<Plan>>,
     /// Steps that are done already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) done: Vec<Sown>,
+    pub(crate) done: Vec<CompletedStep>,
     /// What the run may use, by which plans are checked.
     #[serde(default)]
     pub(crate) limits: Limits,
@@ -273,7 +273,7 @@ impl GraphMachine {
         id
     }
 
-    fn tell(wants: &mut Wants, notice: impl FnOnce() -> Notice) {
+    fn tell(wants: &mut Wants, notice: impl FnOnce() -> PlanNotice) {
         if wants.is_watched() {
             wants.tell(notice().into_event());
         }
@@ -292,7 +292,7 @@ impl GraphMachine {
 
     fn tell_skipped(&self, skipped: &[Skipped], wants: &mut Wants) {
         for one in skipped {
-            Self::tell(wants, || Notice::StepSkipped { step: self.id(one.at), why: self.why(one) });
+            Self::tell(wants, || PlanNotice::StepSkipped { step: self.id(one.at), why: self.why(one) });
         }
     }
 

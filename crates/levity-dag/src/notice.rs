@@ -10,12 +10,12 @@ use crate::step::StepId;
 
 /// What a run of a plan tells those who watch, beside what every run tells.
 ///
-/// Notices stand in the event stream as [`EventKind::Custom`] of the name [`NAME`](Self::NAME); [`Notice::of`] takes them
+/// Notices stand in the event stream as [`EventKind::Custom`] of the name [`NAME`](Self::NAME); [`PlanNotice::of`] takes them
 /// out. They follow from the journal, so a replay tells them again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Notice {
+pub enum PlanNotice {
     /// Somebody looks at the files that were given; the effect is the run that does.
     Profiling {
         /// The effect.
@@ -125,7 +125,7 @@ pub enum Notice {
         /// The step.
         step: StepId,
         /// What it wrote.
-        writes: Vec<Written>,
+        writes: Vec<WrittenVariable>,
         /// All that it gave.
         output: Value,
         /// What it took.
@@ -161,7 +161,7 @@ pub enum Notice {
 /// A variable that a step wrote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Written {
+pub struct WrittenVariable {
     /// The variable.
     pub name: Arc<str>,
     /// How its value was found in what the step gave.
@@ -237,7 +237,7 @@ impl StepStatus {
     }
 }
 
-impl Notice {
+impl PlanNotice {
     /// The name of the events.
     pub const NAME: &'static str = "graph";
 

@@ -8,7 +8,7 @@ use levity_loop::AgentBuilder;
 use levity_runtime::Runtime;
 use levity_tools::{Policy, Registry};
 
-use crate::catalogue::{CatalogueError, Entry};
+use crate::catalogue::{CatalogEntry, CatalogueError};
 
 mod shared;
 
@@ -37,7 +37,7 @@ pub(crate) use shared::{ReadOnly, Shared, only_reads};
 /// `for server in servers.all() { parts = parts.server(server.name(), servers.only([server.name()])) }`.
 #[derive(Clone)]
 #[must_use = "parts do nothing until an agent is built of them"]
-pub struct Parts {
+pub struct AgentParts {
     pub(crate) model: Arc<dyn Model>,
     models: Vec<Arc<FindModel>>,
     pub(crate) servers: BTreeMap<Arc<str>, Arc<dyn ToolSource>>,
@@ -55,7 +55,7 @@ type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync;
 type MakeProgram = dyn Fn(&[ToolSpec]) -> Arc<dyn Program> + Send + Sync;
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
-impl Parts {
+impl AgentParts {
     /// With this model for agents that name none.
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
@@ -199,7 +199,7 @@ impl Parts {
     }
 
     /// The first of an agent's models that can be had.
-    pub(crate) fn model_of(&self, entry: &Entry) -> Result<Arc<dyn Model>, CatalogueError> {
+    pub(crate) fn model_of(&self, entry: &CatalogEntry) -> Result<Arc<dyn Model>, CatalogueError> {
         if entry.models.is_empty() {
             return Ok(self.model.clone());
         }
@@ -217,7 +217,7 @@ impl Parts {
     }
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for AgentParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
             .field("model", &self.model.card().id)

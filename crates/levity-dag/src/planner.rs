@@ -35,7 +35,7 @@ use crate::task::{as_json, clipped};
 /// }
 /// ```
 #[async_trait]
-pub trait Planner: Send + Sync {
+pub trait TeamPlanner: Send + Sync {
     /// Makes a plan, or a change of one.
     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError>;
 }

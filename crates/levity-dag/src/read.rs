@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use levity_llm::json::{self, Mend};
+use levity_llm::json::{self, Repair};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -49,7 +49,7 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
     let repaired =
         json::repair(text).map_err(|error| malformed(format!("the text is no {what}: {error}")))?;
     // One brace too few is a slip. A text that ends within a value has lost something, and half a plan is another plan.
-    if repaired.mends.contains(Mend::Truncated) && !is_closed(text) {
+    if repaired.mends.contains(Repair::Truncated) && !is_closed(text) {
         return Err(malformed(format!("the {what} is cut off at byte {}; write all of it", text.len())));
     }
     if fits(&repaired.value) {

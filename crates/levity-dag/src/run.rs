@@ -1,7 +1,7 @@
 //! Runs of a team.
 
 use levity_core::{
-    Cause, Error, Event, EventKind, Executor, Limits, MachineKind, Message, Reached, Result, RunId,
+    Error, Event, EventKind, Executor, Limits, MachineKind, Message, Reached, Result, RunId, SharedError,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::finished::{TeamAnswer, TeamDetails};
 use crate::graph::Graph;
 use crate::machine::{GraphMachine, Start};
 use crate::plan::Plan;
-use crate::seed::Seed;
+use crate::seed::StartingPlan;
 use crate::session::SessionWriter;
 use crate::team::Team;
 
@@ -35,7 +35,7 @@ pub struct TeamInput {
     files: Vec<PathBuf>,
     plan: Option<Arc<Plan>>,
     checked: Option<Box<Graph>>,
-    seed: Option<Seed>,
+    seed: Option<StartingPlan>,
 }
 
 impl TeamInput {
@@ -98,8 +98,8 @@ impl From<Graph> for TeamInput {
 
 /// Goes on from what another run has left, in a run of its own: what is done there is not done again. A
 /// [`Session`](crate::Session) gives the seed, with or without some of its steps.
-impl From<Seed> for TeamInput {
-    fn from(seed: Seed) -> Self {
+impl From<StartingPlan> for TeamInput {
+    fn from(seed: StartingPlan) -> Self {
         Self { seed: Some(seed), ..Self::default() }
     }
 }
@@ -197,7 +197,7 @@ impl Team {
 }
 
 /// Finds out what files are, where that holds up nobody.
-async fn look_at(files: Vec<PathBuf>) -> Result<Manifest, Cause> {
+async fn look_at(files: Vec<PathBuf>) -> Result<Manifest, SharedError> {
     let looked = tokio::runtime::Handle::current().spawn_blocking(move || profile_all(files));
-    looked.await.map_err(Cause::new)
+    looked.await.map_err(SharedError::new)
 }

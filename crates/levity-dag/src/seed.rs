@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use levity_core::Step as Wants;
+use levity_core::MachineOutput as Wants;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::graph::Graph;
-use crate::notice::{Notice, StepSpent, StepStatus, Written};
+use crate::notice::{PlanNotice, StepSpent, StepStatus, WrittenVariable};
 use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::step::StepId;
@@ -14,33 +14,33 @@ use crate::step::StepId;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Seed {
+pub struct StartingPlan {
     /// The plan.
     pub plan: Arc<Plan>,
     /// The steps that are done, with what they gave.
-    pub done: Vec<Sown>,
+    pub done: Vec<CompletedStep>,
 }
 
 /// A step that is done before a run begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Sown {
+pub struct CompletedStep {
     /// The step.
     pub step: StepId,
     /// All that it gave.
     pub output: Value,
     /// What it wrote.
-    pub writes: Vec<Written>,
+    pub writes: Vec<WrittenVariable>,
 }
 
-impl Sown {
+impl CompletedStep {
     /// A step that gave and wrote this.
-    pub fn new(step: impl Into<StepId>, output: Value, writes: Vec<Written>) -> Self {
+    pub fn new(step: impl Into<StepId>, output: Value, writes: Vec<WrittenVariable>) -> Self {
         Self { step: step.into(), output, writes }
     }
 }
 
-impl Seed {
+impl StartingPlan {
     /// A plan of which nothing is done yet.
     pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
         Self { plan: plan.into(), done: Vec::new() }
@@ -48,14 +48,14 @@ impl Seed {
 
     /// Says that a step is done.
     #[must_use]
-    pub fn with(mut self, done: Sown) -> Self {
+    pub fn with(mut self, done: CompletedStep) -> Self {
         self.done.push(done);
         self
     }
 }
 
 /// The number of a step that is done, and what it wrote in the order of its `writes`; `None` when something is missing.
-fn values(graph: &Graph, done: &Sown) -> Option<(u32, Vec<Value>)> {
+fn values(graph: &Graph, done: &CompletedStep) -> Option<(u32, Vec<Value>)> {
     let at = graph.find(done.step.as_str())?;
     let value = |name: &Arc<str>| done.writes.iter().find(|w| w.name == *name).map(|w| w.value.clone());
     let values: Option<Vec<Value>> = graph.step(at)?.writes.iter().map(value).collect();
@@ -63,7 +63,7 @@ fn values(graph: &Graph, done: &Sown) -> Option<(u32, Vec<Value>)> {
 }
 
 /// Marks steps as done.
-pub(crate) fn sow(seed: &[Sown], steps: &mut Scheduler) {
+pub(crate) fn sow(seed: &[CompletedStep], steps: &mut Scheduler) {
     for done in seed {
         let Some((at, values)) = values(steps.graph(), done) else { continue };
         if let Some(node) = steps.node_mut(at) {
@@ -76,12 +76,12 @@ pub(crate) fn sow(seed: &[Sown], steps: &mut Scheduler) {
 }
 
 /// Tells of steps that are done as if they had just been done.
-pub(crate) fn tell(seed: &[Sown], graph: &Graph, wants: &mut Wants) {
+pub(crate) fn tell(seed: &[CompletedStep], graph: &Graph, wants: &mut Wants) {
     if !wants.is_watched() {
         return;
     }
     for done in seed.iter().filter(|done| values(graph, done).is_some()) {
-        let notice = Notice::StepCompleted {
+        let notice = PlanNotice::StepCompleted {
             step: done.step.clone(),
             writes: done.writes.clone(),
             output: done.output.clone(),

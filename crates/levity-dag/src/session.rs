@@ -5,11 +5,11 @@ use std::sync::Arc;
 use levity_core::{Ending, RunId, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::notice::{StepSpent, StepStatus, Written};
+use crate::notice::{StepSpent, StepStatus, WrittenVariable};
 use crate::plan::Plan;
-use crate::seed::{Seed, Sown};
+use crate::seed::{CompletedStep, StartingPlan};
 use crate::step::{Step, StepId};
-use crate::view::{Items, Preparation, Stage, View};
+use crate::view::{Items, PlanStage, PlanView, Preparation};
 
 mod book;
 mod date;
@@ -23,7 +23,7 @@ mod steps;
 mod writer;
 
 pub use error::{SessionError, SessionProblem};
-pub use folder::{SessionFilter, SessionInfo, Sessions};
+pub use folder::{SessionFilter, SessionFolder, SessionInfo};
 pub use writer::SessionWriter;
 
 /// A run of a plan as it stands in a session file: all that can be known about it without its journal.
@@ -56,7 +56,7 @@ pub struct Session {
     pub files: Vec<Value>,
     /// When the run began.
     pub created: Option<Timestamp>,
-    /// Where it stood: a [`Stage`] while it ran, then `completed`, `partial`, `cancelled` or `failed`.
+    /// Where it stood: a [`PlanStage`] while it ran, then `completed`, `partial`, `cancelled` or `failed`.
     pub status: String,
     /// The variables.
     pub globals: BTreeMap<Arc<str>, Value>,
@@ -65,7 +65,7 @@ pub struct Session {
     /// The edges, as places in [`steps`](Self::steps).
     pub edges: Vec<(u32, u32)>,
     /// Where the run stood.
-    pub stage: Stage,
+    pub stage: PlanStage,
     /// How many times the plan was changed.
     pub replans: u32,
     /// Why the planner saw no other way, if it said so.
@@ -94,7 +94,7 @@ pub struct SessionStep {
     /// All that it gave.
     pub output: Option<Value>,
     /// What it wrote.
-    pub written: Vec<Written>,
+    pub written: Vec<WrittenVariable>,
     /// Why it failed or was skipped.
     pub error: Option<String>,
     /// What it took.
@@ -114,7 +114,7 @@ pub struct SessionStep {
 }
 
 impl Session {
-    /// 64 MiB: larger files are neither read nor written, unless [`Sessions::max_bytes`] says so.
+    /// 64 MiB: larger files are neither read nor written, unless [`SessionFolder::max_bytes`] says so.
     pub const MAX_BYTES: u64 = 64 << 20;
 
     /// Reads a session file of at most [`MAX_BYTES`](Self::MAX_BYTES).
@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// What a run begins with that goes on from here: all completed steps are done.
-    pub fn seed(&self) -> Seed {
+    pub fn seed(&self) -> StartingPlan {
         self.seed_but(&HashSet::new())
     }
 
@@ -166,7 +166,7 @@ impl Session {
     ///
     /// # Errors
     /// When there is no such step.
-    pub fn seed_without(&self, steps: &[StepId]) -> Result<Seed, SessionProblem> {
+    pub fn seed_without(&self, steps: &[StepId]) -> Result<StartingPlan, SessionProblem> {
         let places: HashMap<&StepId, u32> =
             self.steps.iter().zip(0..).map(|(step, at)| (&step.step.id, at)).collect();
         let place =
@@ -184,20 +184,24 @@ impl Session {
         Ok(self.seed_but(&again))
     }
 
-    fn seed_but(&self, again: &HashSet<u32>) -> Seed {
+    fn seed_but(&self, again: &HashSet<u32>) -> StartingPlan {
         let done = self
             .steps
             .iter()
             .zip(0..)
             .filter(|(step, at)| step.status == StepStatus::Completed && !again.contains(at));
         let done = done.map(|(step, _)| {
-            Sown::new(step.step.id.clone(), step.output.clone().unwrap_or_default(), step.written.clone())
+            CompletedStep::new(
+                step.step.id.clone(),
+                step.output.clone().unwrap_or_default(),
+                step.written.clone(),
+            )
         });
-        Seed { plan: self.plan.clone(), done: done.collect() }
+        StartingPlan { plan: self.plan.clone(), done: done.collect() }
     }
 
     /// The session as a view, to be drawn.
-    pub fn to_view(&self) -> View {
-        View::of_session(self)
+    pub fn to_view(&self) -> PlanView {
+        PlanView::of_session(self)
     }
 }

@@ -103,7 +103,7 @@ pub struct Step {
     pub when: Option<Condition>,
     /// What is not usual about it; in a box, since most steps have nothing of it.
     #[serde(flatten)]
-    pub more: Option<Box<More>>,
+    pub more: Option<Box<StepOptions>>,
     /// What follows when it fails.
     #[serde(skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
@@ -148,8 +148,8 @@ impl From<StepForm> for Step {
         let StepForm { id, agent, description, prompt, reads, writes, after, join, when, on_failure, .. } =
             form;
         let StepForm { map, code, inputs, retry, timeout, budget, instead_of, .. } = form;
-        let more = More { map, code, inputs, retry, timeout, budget, instead_of };
-        let more = (more != More::default()).then(|| Box::new(more));
+        let more = StepOptions { map, code, inputs, retry, timeout, budget, instead_of };
+        let more = (more != StepOptions::default()).then(|| Box::new(more));
         Self { id, agent, description, prompt, reads, writes, after, join, when, more, on_failure }
     }
 }
@@ -158,7 +158,7 @@ impl From<StepForm> for Step {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct More {
+pub struct StepOptions {
     /// Runs it once for each element of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<FanOut>,
@@ -212,7 +212,7 @@ impl Step {
         step
     }
 
-    fn more(&mut self) -> &mut More {
+    fn more(&mut self) -> &mut StepOptions {
         self.more.get_or_insert_default()
     }
 

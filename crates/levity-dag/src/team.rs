@@ -6,11 +6,11 @@ use levity_runtime::{Run, Runnable, Runtime, replay};
 
 use crate::executor::TeamExecutor;
 use crate::graph::Graph;
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::machine::{Rules, Settings};
 use crate::plan::Plan;
 use crate::run::TeamInput;
-use crate::session::Sessions;
+use crate::session::SessionFolder;
 
 mod builder;
 
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) runtime: Runtime,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
-    pub(crate) sessions: Option<Sessions>,
+    pub(crate) sessions: Option<SessionFolder>,
 }
 
 impl Team {
@@ -122,7 +122,7 @@ impl Team {
     }
 
     /// What plans for this team may go by.
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &PlanConstraints {
         &self.inner.rules.known
     }
 

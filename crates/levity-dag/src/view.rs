@@ -22,7 +22,7 @@ mod tree;
 
 pub use activity::Activity;
 pub use log::LogLine;
-pub use stage::Stage;
+pub use stage::PlanStage;
 pub use text::one_line;
 pub use tree::TreeOptions;
 
@@ -45,10 +45,10 @@ use fold::Owner;
 /// assert_eq!(view.stage(), Stage::Starting);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct PlanView {
     root: Option<RunId>,
     goal: String,
-    stage: Stage,
+    stage: PlanStage,
     plan: Option<Arc<Plan>>,
     edges: Vec<(u32, u32)>,
     steps: Vec<StepView>,
@@ -149,7 +149,7 @@ pub struct Totals {
     pub steps: usize,
 }
 
-impl View {
+impl PlanView {
     /// A view of the run whose event comes first.
     pub fn new() -> Self {
         Self::default()
@@ -187,7 +187,7 @@ impl View {
     }
 
     /// Where the run stands.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> PlanStage {
         self.stage
     }
 

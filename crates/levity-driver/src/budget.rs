@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use levity_core::{
     CancelToken, CostBound, Effect, EffectId, EffectKind, EffectNote, Entry, ModelError, ModelErrorKind,
-    Outcome, Record, Spent,
+    Outcome, Record, Spending,
 };
 
 use crate::meter::{Meter, Refusal, Reservation, begun, in_full};
@@ -91,7 +91,7 @@ impl Budget {
             // Counts in full.
             (Some(reservation), _) => drop(reservation),
             (None, Outcome::Model(Ok(response))) => {
-                meter.add(&Spent::on(response.usage.total(), response.usage.cost));
+                meter.add(&Spending::on(response.usage.total(), response.usage.cost));
             }
             (None, _) => {}
         }
@@ -145,7 +145,7 @@ fn reserve(
 
 /// The spending of a run by its records, without effects under way.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally(pub(crate) Spent);
+pub(crate) struct Tally(pub(crate) Spending);
 
 impl Tally {
     /// Counts an effect that begins. What an earlier process had reserved for it counts in full.
@@ -155,17 +155,17 @@ impl Tally {
     }
 
     /// Counts an effect that has finished, with what a child and all below it have used.
-    pub(crate) fn finished(&mut self, outcome: &Outcome, below: Option<Spent>, note: Option<&EffectNote>) {
+    pub(crate) fn finished(&mut self, outcome: &Outcome, below: Option<Spending>, note: Option<&EffectNote>) {
         self.0 += below.unwrap_or_default();
         self.0 += match outcome {
-            Outcome::Model(Ok(response)) => Spent::on(response.usage.total(), response.usage.cost),
-            Outcome::Model(Err(error)) if !error.may_cost() => Spent::default(),
+            Outcome::Model(Ok(response)) => Spending::on(response.usage.total(), response.usage.cost),
+            Outcome::Model(Err(error)) if !error.may_cost() => Spending::default(),
             _ => note.map(reserved).unwrap_or_default(),
         };
     }
 
     /// All that was used. Effects under way count in full.
-    pub(crate) fn with<'a>(self, under_way: impl Iterator<Item = &'a EffectNote>) -> Spent {
+    pub(crate) fn with<'a>(self, under_way: impl Iterator<Item = &'a EffectNote>) -> Spending {
         under_way.fold(self.0, |mut sum, note| {
             sum += reserved(note);
             sum
@@ -175,7 +175,7 @@ impl Tally {
 
 /// Returns what the records of a run say that it has used, and the children that they leave under way. Effects that had begun and
 /// did not finish count in full.
-pub fn tally(records: &[Record]) -> (Spent, Vec<EffectId>) {
+pub fn tally(records: &[Record]) -> (Spending, Vec<EffectId>) {
     let mut tally = Tally::default();
     let mut open: BTreeMap<EffectId, &EffectNote> = BTreeMap::new();
     for record in records {
@@ -191,6 +191,6 @@ pub fn tally(records: &[Record]) -> (Spent, Vec<EffectId>) {
     (tally.with(open.values().copied()), left.collect())
 }
 
-fn reserved(note: &EffectNote) -> Spent {
+fn reserved(note: &EffectNote) -> Spending {
     note.reserved.map(in_full).unwrap_or_default()
 }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CancelToken, Command, Digest, Divergence, Effect, EffectId, EffectKind, Ending, Entry, Event,
-    Machine, Opened, Prepared, Record, RunId, RuntimeError, Spent, Timestamp, ToolCall, Waiting,
+    Ask, CancelToken, ControlCommand, Digest, Divergence, Effect, EffectId, EffectKind, Ending, Entry, Event,
+    Machine, Opened, Prepared, Record, RunId, RuntimeError, Spending, Timestamp, ToolCall, Waiting,
 };
 use serde_json::Value;
 
@@ -212,7 +212,7 @@ impl<M: Machine> RunDriver<M> {
             self.stage(now, vec![Entry::Opened(opened)]);
         }
         if self.state.paused && self.settings.resumes && self.ending().is_none() {
-            self.stage(now, vec![Entry::Commanded(Command::Resume)]);
+            self.stage(now, vec![Entry::Commanded(ControlCommand::Resume)]);
         }
         self.check()
     }
@@ -245,7 +245,8 @@ impl<M: Machine> RunDriver<M> {
             if self.diverged.is_some() {
                 return;
             }
-            let must_end = matches!(entry, Entry::Stopped(_) | Entry::Commanded(Command::Cancel { .. }));
+            let must_end =
+                matches!(entry, Entry::Stopped(_) | Entry::Commanded(ControlCommand::Cancel { .. }));
             let record = Record::new(self.state.seq, now, entry);
             if self.settings.keeps {
                 self.records.push(record.clone());
@@ -327,7 +328,7 @@ impl<M: Machine> RunDriver<M> {
     }
 
     /// The spending of the run by its records. Effects under way count in full.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spending {
         self.state.spent()
     }
 

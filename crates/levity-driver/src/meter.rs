@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{CancelToken, CostBound, EffectKind, Limit, Limits, Money, Price, Reserved, Spent};
+use levity_core::{CancelToken, CostBound, EffectKind, Limit, Limits, Money, Price, ReservedCost, Spending};
 
 mod reservation;
 
@@ -41,7 +41,7 @@ impl Freed {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
-    spent: Spent,
+    spent: Spending,
     /// What calls under way may take at most.
     held: Amount,
     /// What one more call like the last would take, and the worst case of an answer after it; of the runs
@@ -102,12 +102,12 @@ impl Meter {
     }
 
     /// What has been used so far, here and below.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spending {
         self.used().spent
     }
 
     /// Counts something here and above, whatever the limits say.
-    pub fn add(&self, spent: &Spent) {
+    pub fn add(&self, spent: &Spending) {
         let mut used = self.used();
         self.count(&mut used, spent);
         if let Some(parent) = &self.parent {
@@ -116,11 +116,11 @@ impl Meter {
     }
 
     /// Counts here what the runs above have counted already.
-    pub fn add_here(&self, spent: &Spent) {
+    pub fn add_here(&self, spent: &Spending) {
         self.count(&mut self.used(), spent);
     }
 
-    fn count(&self, used: &mut Used, spent: &Spent) {
+    fn count(&self, used: &mut Used, spent: &Spending) {
         used.spent += *spent;
         let unpriced = spent.unpriced();
         if self.limits.money.is_some() && unpriced > 0 {
@@ -192,7 +192,7 @@ impl Meter {
 
     /// Takes back what was held, here and above, and counts what was used of it. `answer` is the worst case of
     /// an answer after a call that had a reply.
-    fn settle(&self, held: Amount, spent: &Spent, answer: Option<Amount>) {
+    fn settle(&self, held: Amount, spent: &Spending, answer: Option<Amount>) {
         let next = answer.map(|answer| answer.and(Amount { tokens: spent.tokens, cost: spent.cost }));
         if let Some(answer) = answer {
             self.used().answer = answer;
@@ -200,7 +200,7 @@ impl Meter {
         self.settle_up(held, spent, next, true);
     }
 
-    fn settle_up(&self, held: Amount, spent: &Spent, next: Option<Amount>, own: bool) {
+    fn settle_up(&self, held: Amount, spent: &Spending, next: Option<Amount>, own: bool) {
         let mut used = self.used();
         used.held.sub(held);
         self.count(&mut used, spent);
@@ -265,11 +265,11 @@ impl Meter {
 }
 
 /// What is counted of an effect when it begins.
-pub(crate) fn begun(kind: EffectKind) -> Spent {
+pub(crate) fn begun(kind: EffectKind) -> Spending {
     match kind {
-        EffectKind::Model => Spent::new(1, 0, 0),
-        EffectKind::Tool => Spent::new(0, 1, 0),
-        _ => Spent::default(),
+        EffectKind::Model => Spending::new(1, 0, 0),
+        EffectKind::Tool => Spending::new(0, 1, 0),
+        _ => Spending::default(),
     }
 }
 
@@ -333,8 +333,8 @@ impl Amount {
     }
 }
 
-impl From<Reserved> for Amount {
-    fn from(reserved: Reserved) -> Self {
+impl From<ReservedCost> for Amount {
+    fn from(reserved: ReservedCost) -> Self {
         Self { tokens: reserved.tokens, cost: reserved.cost.unwrap_or_default() }
     }
 }

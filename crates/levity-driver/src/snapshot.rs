@@ -1,7 +1,7 @@
 //! The state of a run as data.
 
 use levity_core::{
-    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, Opened, RunId, Snapshot, Spent, Timestamp,
+    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, Opened, RunId, Snapshot, Spending, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub struct RunSnapshot {
     wrapped: bool,
     low: bool,
     said: usize,
-    spent: Spent,
+    spent: Spending,
 }
 
 /// An effect that has begun and not finished.

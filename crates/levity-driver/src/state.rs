@@ -1,9 +1,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
-    Ask, CallId, Command, Decision, Digest, Divergence, Effect, EffectId, EffectKind, EffectNote, Entry,
-    Event, EventKind, Input, Limit, Machine, Opened, Outcome, Permit, Prepared, Record, RunId, Spent, Step,
-    Timestamp,
+    Ask, CallId, ControlCommand, Decision, Digest, Divergence, Effect, EffectId, EffectKind, EffectNote,
+    Entry, Event, EventKind, Input, Limit, Machine, MachineOutput, Opened, Outcome, Permit, Prepared, Record,
+    RunId, Spending, Timestamp,
 };
 
 use serde_json::Value;
@@ -53,7 +53,7 @@ pub(crate) struct State<M> {
     begun: VecDeque<EffectId>,
     /// Effects that an earlier process left under way, and that have not been looked at yet.
     left: BTreeSet<EffectId>,
-    step: Step,
+    step: MachineOutput,
 }
 
 /// An effect the machine wants and that has not begun.
@@ -92,7 +92,7 @@ impl Running {
 
 impl<M: Machine> State<M> {
     pub(crate) fn new(run: RunId, machine: M) -> Self {
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         // Mostly one thing is wanted at a time.
         step.effects.reserve_exact(1);
         Self {
@@ -223,23 +223,25 @@ impl<M: Machine> State<M> {
         self.machine.apply(Input::Low(limit), &mut self.step);
     }
 
-    fn obey(&mut self, command: Command, told: &mut Vec<EventKind>) {
+    fn obey(&mut self, command: ControlCommand, told: &mut Vec<EventKind>) {
         match command {
-            Command::Pause => {
+            ControlCommand::Pause => {
                 self.paused = true;
                 told.push(EventKind::Paused);
             }
-            Command::Resume => {
+            ControlCommand::Resume => {
                 self.paused = false;
                 told.push(EventKind::Resumed);
             }
-            Command::Say { message } => {
+            ControlCommand::Say { message } => {
                 self.said += 1;
                 told.push(EventKind::Said { message: message.clone() });
                 self.machine.apply(Input::Say(message), &mut self.step);
             }
-            Command::Guarded(intervention) => told.push(EventKind::Guarded { effect: None, intervention }),
-            Command::Cancel { reason } => self.machine.apply(Input::Cancel { reason }, &mut self.step),
+            ControlCommand::Guarded(intervention) => {
+                told.push(EventKind::Guarded { effect: None, intervention })
+            }
+            ControlCommand::Cancel { reason } => self.machine.apply(Input::Cancel { reason }, &mut self.step),
             _ => {}
         }
     }
@@ -295,7 +297,7 @@ impl<M: Machine> State<M> {
         &mut self,
         id: EffectId,
         outcome: &Outcome,
-        spent: Option<Spent>,
+        spent: Option<Spending>,
     ) -> Result<Option<CallId>, Divergence> {
         let call = if let Some(running) = self.running.remove(id) {
             self.tally.finished(outcome, spent, Some(&running.note));
@@ -339,7 +341,7 @@ impl<M: Machine> State<M> {
     }
 
     /// The spending of the run so far. Effects under way count in full.
-    pub(crate) fn spent(&self) -> Spent {
+    pub(crate) fn spent(&self) -> Spending {
         self.tally.with(self.running.iter().map(|(_, running)| &running.note))
     }
 

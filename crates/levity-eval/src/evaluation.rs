@@ -27,7 +27,7 @@ pub struct Evaluation {
 /// The progress of an evaluation.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Progress<'a> {
+pub struct EvalProgress<'a> {
     /// The trials that are there, those of earlier processes included.
     pub done: usize,
     /// The trials that there will be.
@@ -90,7 +90,7 @@ impl Evaluation {
         self
     }
 
-    /// The check that [`Progress`] is counted by; what the case expects, by default.
+    /// The check that [`EvalProgress`] is counted by; what the case expects, by default.
     #[must_use]
     pub fn check(mut self, check: impl Check + 'static) -> Self {
         self.check = Arc::new(check);
@@ -113,7 +113,7 @@ impl Evaluation {
         &self,
         subject: &dyn Subject,
         results: &mut Results,
-        mut watch: impl FnMut(&Progress<'_>),
+        mut watch: impl FnMut(&EvalProgress<'_>),
     ) -> Result<()> {
         let cases: HashMap<String, Case> =
             results.asked().map(|case| (case.id.clone(), case.clone())).collect();
@@ -147,7 +147,7 @@ impl Evaluation {
             tally.add(case, &trial, &score);
             results.append(trial.clone())?;
             let Tallied { done, passed, unjudged, errors } = tally;
-            watch(&Progress { done, of, passed, unjudged, errors, case, trial: &trial, score: &score });
+            watch(&EvalProgress { done, of, passed, unjudged, errors, case, trial: &trial, score: &score });
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{Report, Score, Trial};
+use crate::{EvalReport, Score, Trial};
 
-pub(crate) fn xml(report: &Report) -> String {
+pub(crate) fn xml(report: &EvalReport) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let total = &report.total;
     let _ = writeln!(
@@ -35,7 +35,7 @@ pub(crate) fn xml(report: &Report) -> String {
     xml
 }
 
-fn case(xml: &mut String, report: &Report, trial: &Trial, score: &Score) {
+fn case(xml: &mut String, report: &EvalReport, trial: &Trial, score: &Score) {
     let name = match trial.repetition {
         0 => trial.case.clone(),
         repetition => format!("{}#{repetition}", trial.case),

@@ -1,7 +1,7 @@
 //! Evaluates agents on cases, and keeps every trial.
 //!
 //! A [`Case`] is a question with what is expected. A [`Subject`] answers it: an agent of levity with a model, or a program
-//! in any language. Each answer is a [`Trial`], written to a [`Results`] folder as soon as it is there. A [`Report`]
+//! in any language. Each answer is a [`Trial`], written to a [`Results`] folder as soon as it is there. A [`EvalReport`]
 //! counts the trials that pass a [`Check`].
 //!
 //! ```
@@ -59,9 +59,9 @@ mod trial;
 pub use case::{Case, CaseMessage, CaseTurn, OfferedTool};
 pub use check::{Check, Expectation, ExpectationCheck, ExpectedCall, Score};
 pub use error::{Error, Result};
-pub use evaluation::{Evaluation, Progress};
+pub use evaluation::{EvalProgress, Evaluation};
 pub use judge::Judge;
-pub use report::{Comparison, Report, Side, Tally};
+pub use report::{ComparisonSide, EvalReport, SubjectComparison, Tally};
 pub use results::{Header, Results, Scores, TrialScore};
 pub use selection::Selection;
 pub use stats::{Interval, mcnemar, wilson};

@@ -10,7 +10,7 @@ use crate::{Header, Interval, Results, Score, Scores, Trial, mcnemar, wilson};
 /// The success of one subject, by category and in all.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct EvalReport {
     /// The description of the evaluation: suite, subject and settings.
     pub header: Header,
     /// The judge that scored the trials.
@@ -68,7 +68,7 @@ impl Tally {
     }
 }
 
-impl Report {
+impl EvalReport {
     /// Counts the trials of a folder by these scores. Trials without a score are left out.
     pub fn new(results: &Results, scores: &Scores) -> Self {
         let by_key: HashMap<_, _> =
@@ -165,11 +165,11 @@ fn range(interval: Interval) -> String {
 /// Two subjects on the cases that both answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct SubjectComparison {
     /// The first subject.
-    pub first: Side,
+    pub first: ComparisonSide,
     /// The second subject.
-    pub second: Side,
+    pub second: ComparisonSide,
     /// The trials that both have.
     pub pairs: u64,
     /// The trials that both passed.
@@ -185,7 +185,7 @@ pub struct Comparison {
 /// One subject of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Side {
+pub struct ComparisonSide {
     /// The name.
     pub subject: String,
     /// The judge that scored its trials.
@@ -198,10 +198,10 @@ pub struct Side {
     pub categories: BTreeMap<String, Tally>,
 }
 
-impl Comparison {
+impl SubjectComparison {
     /// Pairs the trials of two reports by case and repetition.
-    pub fn new(first: &Report, second: &Report) -> Self {
-        let by_key = |report: &Report| -> BTreeMap<(String, u32), (Trial, Score)> {
+    pub fn new(first: &EvalReport, second: &EvalReport) -> Self {
+        let by_key = |report: &EvalReport| -> BTreeMap<(String, u32), (Trial, Score)> {
             report.trials.iter().map(|pair| (pair.0.key(), pair.clone())).collect()
         };
         let (mut one, mut two) = (by_key(first), by_key(second));
@@ -221,8 +221,8 @@ impl Comparison {
         }
         let p_value = mcnemar(only_first.len() as u64, only_second.len() as u64);
         let pairs = one.len() as u64;
-        let first = Side::new(first, &one, all_one);
-        let second = Side::new(second, &two, all_two);
+        let first = ComparisonSide::new(first, &one, all_one);
+        let second = ComparisonSide::new(second, &two, all_two);
         Self { first, second, pairs, both, only_first, only_second, p_value }
     }
 
@@ -251,7 +251,8 @@ impl Comparison {
             table.row([name.to_owned(), one.trials.to_string(), a, a_range, b, b_range, difference]);
         };
         for name in names.into_keys() {
-            let tally = |side: &'_ Side| side.categories.get(name).cloned().unwrap_or_else(|| none.clone());
+            let tally =
+                |side: &'_ ComparisonSide| side.categories.get(name).cloned().unwrap_or_else(|| none.clone());
             row(if name.is_empty() { "-" } else { name }, &tally(&self.first), &tally(&self.second));
         }
         row("all", &self.first.tally, &self.second.tally);
@@ -292,8 +293,8 @@ fn p_text(p: f64) -> String {
     if p < 0.0001 { format!("{p:.1e}") } else { format!("{p:.4}") }
 }
 
-impl Side {
-    fn new(report: &Report, pairs: &BTreeMap<(String, u32), (Trial, Score)>, all: usize) -> Self {
+impl ComparisonSide {
+    fn new(report: &EvalReport, pairs: &BTreeMap<(String, u32), (Trial, Score)>, all: usize) -> Self {
         let mut groups: BTreeMap<String, Vec<(&Trial, &Score)>> = BTreeMap::new();
         for (trial, score) in pairs.values() {
             groups.entry(trial.category.clone()).or_default().push((trial, score));

@@ -68,7 +68,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use error::{JsonError, JsonErrorKind};
-pub use mend::{Mend, Mends};
+pub use mend::{Mends, Repair};
 
 use find::Found;
 
@@ -163,7 +163,7 @@ fn strict(text: &str) -> Option<Found> {
     let value: Value = serde_json::from_str(trimmed).ok()?;
     let inner = value.as_str().filter(|inner| inner.trim_start().starts_with(['{', '[']));
     let inner = inner.and_then(|inner| serde_json::from_str(inner).ok());
-    let mends = if inner.is_some() { Mends::of(Mend::Unwrapped) } else { Mends::default() };
+    let mends = if inner.is_some() { Mends::of(Repair::Unwrapped) } else { Mends::default() };
     Some(Found { value: inner.unwrap_or(value), mends, span: start..start + trimmed.len() })
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use levity_core::text::bare_url;
-use levity_core::{Message, Opaque};
+use levity_core::{Message, ProviderState};
 use serde_json::Value;
 
 use crate::http::Endpoint;
@@ -50,7 +50,7 @@ impl Origin {
     pub(crate) fn data<'a>(
         &self,
         protocol: &str,
-        opaque: Option<&'a Opaque>,
+        opaque: Option<&'a ProviderState>,
         bound: Bound,
     ) -> Option<&'a Value> {
         let opaque = opaque.filter(|opaque| &*opaque.provider == protocol)?;
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn state_goes_back_to_whom_it_is_bound() {
         let made = origin("https://api.example/v1", Some("key-1"), "gpt-5");
-        let state = Opaque::new("p", json!(1)).with_origin(&*made.name());
+        let state = ProviderState::new("p", json!(1)).with_origin(&*made.name());
         // Who asks, and what they may have: bound to the account, the server, the family.
         let cases = [
             (made.clone(), [true, true, true]),
@@ -174,7 +174,7 @@ mod tests {
                 .map(|bound| asks.data("p", Some(&state), bound).is_some());
             assert_eq!(may, expected, "{asks:?}");
             assert!(asks.data("q", Some(&state), Bound::Family).is_none(), "another protocol");
-            let unsigned = Opaque::new("p", json!(1));
+            let unsigned = ProviderState::new("p", json!(1));
             assert!(asks.data("p", Some(&unsigned), Bound::Account).is_some(), "nobody says whose it is");
         }
     }

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use levity_core::{CallId, Delta, Finish, Message, Opaque, Request, ToolCall, ToolChoice, ToolSpec};
+use levity_core::{CallId, Delta, Finish, Message, ProviderState, Request, ToolCall, ToolChoice, ToolSpec};
 use serde_json::json;
 
 use crate::names::Offered;
@@ -203,7 +203,7 @@ impl Rescue {
             out.push_back(Delta::CallArgs { index, text: call.args });
             // The first call carries the text for all of them.
             let data = if number == 0 { json!({"text": text}) } else { json!({}) };
-            out.push_back(Delta::Opaque(Opaque::new(Opaque::TEXT_CALL, data)));
+            out.push_back(Delta::Opaque(ProviderState::new(ProviderState::TEXT_CALL, data)));
         }
         finish
     }

@@ -19,7 +19,7 @@ mod writer;
 
 use disk::Disk;
 use queue::{Note, Place, Queue};
-pub use sweep::{Cleaned, Retention, clean};
+pub use sweep::{LogCleanup, Retention, clean};
 pub use traced::LogLayer;
 use writer::Writer;
 

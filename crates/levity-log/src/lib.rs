@@ -39,7 +39,7 @@ mod otlp;
 mod plain;
 
 pub use error::{Error, ErrorKind, Result};
-pub use files::{Cleaned, LogFiles, LogFilesBuilder, LogLayer, Retention, clean};
+pub use files::{LogCleanup, LogFiles, LogFilesBuilder, LogLayer, Retention, clean};
 pub use lines::Lines;
 #[cfg(feature = "otlp")]
 pub use otlp::{Otlp, OtlpBuilder, OtlpLayer};

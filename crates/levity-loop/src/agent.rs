@@ -4,11 +4,11 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::text::is_blank;
 use levity_core::{
-    Cause, Child, ChildLease, ContextSource, ConversationId, Error, Executor, History, Lease, Limits,
-    MachineKind, Message, ModelCard, Part, Post, Reached, RunId, ToolError,
+    Child, ChildLease, ContextSource, ConversationId, Error, Executor, History, Lease, Limits, MachineKind,
+    Message, ModelCard, Part, Reached, RunId, RunRequest, SharedError, ToolError,
 };
 use levity_runtime::{
-    Beginning, Conversational, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime, Told, TypedOutput,
+    Beginning, Conversational, Delivery, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime, TypedOutput,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::answer::{AgentDetails, Answer};
 use crate::builder::AgentBuilder;
-use crate::errand::Errand;
+use crate::errand::ChildTask;
 use crate::executor::AgentExecutor;
 use crate::gather::Gathered;
 use crate::guards::Goal;
@@ -300,7 +300,7 @@ impl Agent {
     ///
     /// # Errors
     /// As [`Runtime::tell_by`].
-    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, levity_core::RuntimeError> {
+    pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, levity_core::RuntimeError> {
         self.inner.runtime.tell_by(&*self.inner.performer, run, post).await
     }
 
@@ -326,7 +326,11 @@ impl Agent {
     ///
     /// # Errors
     /// When a context source fails, the conversation cannot be had, or the state is not one of an agent.
-    pub async fn child(&self, errand: impl Into<Errand>, saved: Option<&Value>) -> Result<Child, ToolError> {
+    pub async fn child(
+        &self,
+        errand: impl Into<ChildTask>,
+        saved: Option<&Value>,
+    ) -> Result<Child, ToolError> {
         let (machine, lease) = match saved {
             Some(state) => {
                 let machine = self.restore(state).map_err(ToolError::failed)?;
@@ -358,7 +362,7 @@ impl Agent {
         &self,
         history: History,
         conversation: Option<ConversationId>,
-    ) -> Result<(Past, Option<Lease>), Cause> {
+    ) -> Result<(Past, Option<Lease>), SharedError> {
         match conversation {
             None => Ok((Past { history, ..Past::default() }, None)),
             Some(id) => self.past(&id).await.map(|(past, lease)| (past, Some(lease))),

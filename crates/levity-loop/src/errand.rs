@@ -1,7 +1,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Cause, ConversationId, History, Lease, MemoryError, Message, OutputSchema, ToolError};
+use levity_core::{
+    ConversationId, History, Lease, MemoryError, Message, OutputSchema, SharedError, ToolError,
+};
 
 use crate::agent::{Agent, AgentInput};
 use crate::machine::{AgentMachine, Talk};
@@ -18,13 +20,13 @@ use crate::output::OutputCheck;
 /// # Ok::<(), levity_core::HistoryError>(())
 /// ```
 #[must_use = "an errand does nothing until an agent is sent on it"]
-pub struct Errand {
+pub struct ChildTask {
     input: AgentInput,
     output: Option<Arc<OutputSchema>>,
     said: bool,
 }
 
-impl Errand {
+impl ChildTask {
     /// An errand with this goal.
     pub fn new(goal: impl Into<Message>) -> Self {
         Self { input: goal.into().into(), output: None, said: false }
@@ -58,26 +60,26 @@ impl Errand {
     }
 }
 
-impl From<&str> for Errand {
+impl From<&str> for ChildTask {
     fn from(goal: &str) -> Self {
         Self::new(goal)
     }
 }
 
-impl From<String> for Errand {
+impl From<String> for ChildTask {
     fn from(goal: String) -> Self {
         Self::new(goal)
     }
 }
 
-impl From<Message> for Errand {
+impl From<Message> for ChildTask {
     fn from(goal: Message) -> Self {
         Self::new(goal)
     }
 }
 
 /// Shows nothing of what was said.
-impl fmt::Debug for Errand {
+impl fmt::Debug for ChildTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Errand").field("said", &self.said).finish_non_exhaustive()
     }
@@ -85,8 +87,11 @@ impl fmt::Debug for Errand {
 
 impl Agent {
     /// The machine of a new run below another.
-    pub(crate) async fn set_out(&self, errand: Errand) -> Result<(AgentMachine, Option<Lease>), ToolError> {
-        let Errand { input: AgentInput { goal, history, conversation }, output, said } = errand;
+    pub(crate) async fn set_out(
+        &self,
+        errand: ChildTask,
+    ) -> Result<(AgentMachine, Option<Lease>), ToolError> {
+        let ChildTask { input: AgentInput { goal, history, conversation }, output, said } = errand;
         let goal = self.screened(goal).await;
         let (past, lease) = self.past_of(history, conversation).await.map_err(no_past)?;
         let gathered = self
@@ -99,7 +104,7 @@ impl Agent {
 }
 
 /// The conversation could not be had. What a store said is to be found as that.
-fn no_past(cause: Cause) -> ToolError {
+fn no_past(cause: SharedError) -> ToolError {
     let error = ToolError::failed("the conversation could not be had");
     match cause.as_error().downcast_ref::<MemoryError>() {
         Some(memory) => error.with_retryable(memory.is_retryable()).with_source(memory.clone()),

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
     Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx, EventKind,
-    Eventual, Executor, Fold, Inspection, Live, LostCall, Model, ModelCall, ModelCard, ModelError,
-    ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program, Progress, Report, Request,
-    Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolRun, ToolSpec, World,
-    estimate_tokens,
+    Eventual, Executor, Fold, Inspection, LiveEvents, LostCall, Model, ModelCall, ModelCard, ModelError,
+    ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program, Progress, Request,
+    Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolReport, ToolRun,
+    ToolSpec, World, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher};
@@ -405,12 +405,12 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
     if !cx.live.is_watched() {
         return Progress::default();
     }
-    let (live, effect, call): (Live, _, _) = (cx.live.clone(), cx.effect, run.call.id.clone());
+    let (live, effect, call): (LiveEvents, _, _) = (cx.live.clone(), cx.effect, run.call.id.clone());
     Progress::listen(move |report| {
         let call = call.clone();
         match report {
-            Report::Text(text) => live.send(EventKind::Progress { effect, call, text: text.to_owned() }),
-            Report::File(change) => {
+            ToolReport::Text(text) => live.send(EventKind::Progress { effect, call, text: text.to_owned() }),
+            ToolReport::File(change) => {
                 live.send(EventKind::FileChanged { effect, call, change: change.clone() });
             }
             _ => {}

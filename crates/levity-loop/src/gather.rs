@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Cause, ContextAsk, ContextBlock, ConversationId, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ConversationId, SharedError};
 
 use crate::agent::Agent;
 
@@ -34,7 +34,7 @@ impl Agent {
         &self,
         goal: &str,
         conversation: Option<&ConversationId>,
-    ) -> Result<Gathered, Cause> {
+    ) -> Result<Gathered, SharedError> {
         let (mut long, mut run) = (Blocks::default(), Blocks::default());
         let mut budget = self.inner.context_budget;
         for source in &self.inner.context {
@@ -43,8 +43,8 @@ impl Agent {
                 continue;
             }
             let ask = ContextAsk::new(budget).for_goal(goal).in_conversation(conversation.cloned());
-            for block in source.blocks(&ask).await.map_err(Cause::new)? {
-                let blocks = if block.lasts == Lasts::Long { &mut long } else { &mut run };
+            for block in source.blocks(&ask).await.map_err(SharedError::new)? {
+                let blocks = if block.lasts == ContextLifetime::Long { &mut long } else { &mut run };
                 budget -= blocks.add(block, budget);
             }
         }

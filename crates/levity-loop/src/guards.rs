@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::text::clipped;
-use levity_core::{Cause, Guard, GuardCx, Intervention, Message, Part, Stage, Subject, Verdict, World};
+use levity_core::{
+    Guard, GuardCx, GuardSubject, Intervention, Message, Part, SharedError, Stage, Verdict, World,
+};
 
 mod guarded;
 mod screen;
@@ -64,13 +66,13 @@ impl FromIterator<Arc<dyn Guard>> for Guards {
 
 /// What the guards made of something. When it was blocked, the last of those who stepped in says so.
 pub(crate) struct Looked {
-    pub(crate) subject: Subject,
+    pub(crate) subject: GuardSubject,
     pub(crate) guarded: Vec<Intervention>,
 }
 
 impl Looked {
     /// What it is now, or who blocked it.
-    pub(crate) fn passed(self) -> Result<(Subject, Vec<Intervention>), Vec<Intervention>> {
+    pub(crate) fn passed(self) -> Result<(GuardSubject, Vec<Intervention>), Vec<Intervention>> {
         match is_blocked(&self.guarded) {
             true => Err(self.guarded),
             false => Ok((self.subject, self.guarded)),
@@ -91,7 +93,7 @@ impl Guards {
     }
 
     /// Has all guards look, each at what the one before made of it, until one blocks.
-    pub(crate) async fn look(&self, mut subject: Subject, cx: &GuardCx, world: &dyn World) -> Looked {
+    pub(crate) async fn look(&self, mut subject: GuardSubject, cx: &GuardCx, world: &dyn World) -> Looked {
         let (stage, call) = (subject.stage(), subject.call().cloned());
         let mut guarded = Vec::new();
         for guard in self.all.iter().filter(|guard| watches(&***guard, stage)) {
@@ -121,7 +123,7 @@ impl Guards {
     async fn ask(
         &self,
         guard: &dyn Guard,
-        subject: &Subject,
+        subject: &GuardSubject,
         cx: &GuardCx,
         world: &dyn World,
     ) -> Result<Verdict, String> {
@@ -144,7 +146,7 @@ impl Guards {
     }
 }
 
-fn failed(cause: &Cause) -> String {
+fn failed(cause: &SharedError) -> String {
     format!("the guard failed: {cause}")
 }
 
@@ -159,20 +161,24 @@ pub(crate) fn name(guard: &dyn Guard) -> String {
 }
 
 /// The new one, with what a guard may not change as it was: who says it, which call it is.
-fn in_place_of(old: &Subject, new: Subject) -> Option<Subject> {
+fn in_place_of(old: &GuardSubject, new: GuardSubject) -> Option<GuardSubject> {
     Some(match (old, new) {
-        (Subject::Input(old), Subject::Input(new)) => Subject::Input(Arc::new(said(old, &new))),
-        (Subject::Answer(old), Subject::Answer(new)) => Subject::Answer(Arc::new(said(old, &new))),
-        (Subject::Call(old), Subject::Call(mut new)) => {
-            (new.id, new.name) = (old.id.clone(), old.name.clone());
-            Subject::Call(new)
+        (GuardSubject::Input(old), GuardSubject::Input(new)) => {
+            GuardSubject::Input(Arc::new(said(old, &new)))
         }
-        (Subject::Result(old), Subject::Result(mut new)) => {
+        (GuardSubject::Answer(old), GuardSubject::Answer(new)) => {
+            GuardSubject::Answer(Arc::new(said(old, &new)))
+        }
+        (GuardSubject::Call(old), GuardSubject::Call(mut new)) => {
+            (new.id, new.name) = (old.id.clone(), old.name.clone());
+            GuardSubject::Call(new)
+        }
+        (GuardSubject::Result(old), GuardSubject::Result(mut new)) => {
             (new.call, new.name) = (old.call.clone(), old.name.clone());
             new.guarded.clear();
-            Subject::Result(new)
+            GuardSubject::Result(new)
         }
-        (Subject::Failure(_), new @ Subject::Failure(_)) => new,
+        (GuardSubject::Failure(_), new @ GuardSubject::Failure(_)) => new,
         _ => return None,
     })
 }

@@ -41,13 +41,13 @@ mod wait;
 pub use agent::{Agent, AgentInput};
 pub use answer::{AgentDetails, Answer};
 pub use builder::AgentBuilder;
-pub use errand::Errand;
+pub use errand::ChildTask;
 pub use guards::{Guarded, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 pub use levity_core::{Error, Result};
 pub use machine::AgentMachine;
 pub use strategy::{
     Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
-    Reflection, Reflector, Turn,
+    Reflection, Reflector, TurnSummary,
 };
 
 /// For levity's own crates, which have guards stand elsewhere, too; nothing is promised of it.

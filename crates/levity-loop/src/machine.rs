@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use levity_core::{
     CallId, Context, Digest, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish, History, Input,
-    Intervention, Limit, Machine, MachineKind, MemoryError, MemoryErrorKind, Message, ModelError, Outcome,
-    OutputSchema, Part, Phase, Response, Role, RunId, Stage, Stats, Status, Step, ToolError, ToolErrorKind,
-    Usage, estimate_tokens,
+    Intervention, Limit, Machine, MachineKind, MachineOutput, MemoryError, MemoryErrorKind, Message,
+    ModelError, Outcome, OutputSchema, Part, Phase, Response, Role, RunId, Stage, Stats, Status, ToolError,
+    ToolErrorKind, Usage, estimate_tokens,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -373,19 +373,19 @@ impl AgentMachine {
         Parts { history: self.state.history, own, goal: self.state.goal, spec: self.spec }
     }
 
-    fn enter(&mut self, phase: Phase, step: &mut Step) {
+    fn enter(&mut self, phase: Phase, step: &mut MachineOutput) {
         self.state.phase = phase;
         step.tell(EventKind::Phase(phase));
     }
 
-    fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut Step) {
+    fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut MachineOutput) {
         let id = self.state.next;
         self.state.next = id.next();
         self.state.waiting.insert(id, waiting);
         step.want(id, effect(id));
     }
 
-    fn note(&mut self, text: String, step: &mut Step) {
+    fn note(&mut self, text: String, step: &mut MachineOutput) {
         self.add_note(Message::system(text.clone()));
         step.tell(EventKind::Note { text });
     }
@@ -412,7 +412,7 @@ impl AgentMachine {
         self.show_more(from);
     }
 
-    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         let Some(waiting) = self.state.waiting.remove(&effect) else { return };
         match (waiting, outcome) {
             (Waiting::Save, Outcome::Saved(done)) => self.saved(done, step),
@@ -465,7 +465,7 @@ impl AgentMachine {
     }
 
     /// A model gave no reply: a shorter request may help, or the run fails.
-    fn no_reply(&mut self, waiting: &Waiting, error: ModelError, step: &mut Step) {
+    fn no_reply(&mut self, waiting: &Waiting, error: ModelError, step: &mut MachineOutput) {
         match waiting {
             _ if !self.less_room(&error) => self.stop(Status::Failed(Failure::Model(error)), step),
             Waiting::Reply => self.ask(step),
@@ -474,7 +474,7 @@ impl AgentMachine {
         }
     }
 
-    fn summary_came(&mut self, outcome: Outcome, step: &mut Step) {
+    fn summary_came(&mut self, outcome: Outcome, step: &mut MachineOutput) {
         let made = match outcome {
             Outcome::Model(reply) => {
                 self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
@@ -494,7 +494,7 @@ impl AgentMachine {
         self.summarised(made, step);
     }
 
-    fn replied(&mut self, waiting: &Waiting, response: Response, step: &mut Step) {
+    fn replied(&mut self, waiting: &Waiting, response: Response, step: &mut MachineOutput) {
         self.state.usage += response.usage;
         self.state.stats.model_calls = self.state.stats.model_calls.saturating_add(1);
         if let Some(by) = blocked_answer(&response) {
@@ -568,7 +568,7 @@ impl Machine for AgentMachine {
         serde_json::to_value(&self.state).unwrap_or_default()
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         if self.state.ending.is_some() {
             return;
         }

@@ -151,13 +151,13 @@ pub enum Low {
 ///   model asks for it by [`Reflection::Ask`].
 pub trait Reflector: Send + Sync {
     /// What to make of this turn.
-    fn reflect(&self, turn: &Turn<'_>) -> Reflection;
+    fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection;
 }
 
 /// A turn as a [`Reflector`] sees it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Turn<'a> {
+pub struct TurnSummary<'a> {
     /// Its number, from 1.
     pub number: u64,
     /// What is to be done.
@@ -187,7 +187,7 @@ pub enum Reflection {
 pub struct NoReflection;
 
 impl Reflector for NoReflection {
-    fn reflect(&self, _: &Turn<'_>) -> Reflection {
+    fn reflect(&self, _: &TurnSummary<'_>) -> Reflection {
         Reflection::GoOn
     }
 }
@@ -232,7 +232,7 @@ impl ReflectRules {
 }
 
 impl Reflector for ReflectRules {
-    fn reflect(&self, turn: &Turn<'_>) -> Reflection {
+    fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection {
         let called = |tool: &str, failed: bool| {
             turn.calls.iter().any(|(call, result)| call.name == tool && result.is_error() == failed)
         };
@@ -278,7 +278,7 @@ impl ReflectByModel {
 }
 
 impl Reflector for ReflectByModel {
-    fn reflect(&self, _: &Turn<'_>) -> Reflection {
+    fn reflect(&self, _: &TurnSummary<'_>) -> Reflection {
         Reflection::Ask(self.prompt.clone())
     }
 }

@@ -1,8 +1,8 @@
 //! Runs that are part of a conversation.
 
 use levity_core::{
-    Cause, Change, ConversationId, History, Lease, MemoryError, MemoryErrorKind, Outcome, Save, TalkEnd,
-    Timestamp,
+    ConversationChange, ConversationId, History, Lease, MemoryError, MemoryErrorKind, Outcome, Save,
+    SharedError, TalkEnd, Timestamp,
 };
 use levity_memory::Conversations;
 use levity_runtime::LeaseFuture;
@@ -23,13 +23,13 @@ impl Agent {
     }
 
     /// What was said before in a conversation, once nobody else has it.
-    pub(crate) async fn past(&self, id: &ConversationId) -> Result<(Past, Lease), Cause> {
-        let mut open = self.talks()?.open(id, LOAD).await.map_err(Cause::new)?;
+    pub(crate) async fn past(&self, id: &ConversationId) -> Result<(Past, Lease), SharedError> {
+        let mut open = self.talks()?.open(id, LOAD).await.map_err(SharedError::new)?;
         let remembered = open.take();
         let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
         let loaded = remembered.messages.len();
         let history = History::renamed(remembered.messages).map_err(|error| {
-            Cause::new(MemoryError::damaged(id, "its messages make no conversation").with_source(error))
+            SharedError::new(MemoryError::damaged(id, "its messages make no conversation").with_source(error))
         })?;
         let talk = Talk::new(id.clone(), remembered.end, loaded, upto);
         // A conversation that begins in its midst would begin with a reply, which no provider takes.
@@ -46,7 +46,7 @@ impl Agent {
     pub(crate) fn lease_of(&self, machine: &AgentMachine) -> Option<LeaseFuture> {
         let (agent, id) = (self.clone(), machine.conversation()?.clone());
         Some(Box::pin(async move {
-            let lease = Lease::new(agent.talks()?.open(&id, 0).await.map_err(Cause::new)?);
+            let lease = Lease::new(agent.talks()?.open(&id, 0).await.map_err(SharedError::new)?);
             Ok(agent.settling(lease))
         }))
     }
@@ -57,8 +57,8 @@ impl Agent {
         lease.at_end(move |left| async move { executor.settle(&left).await })
     }
 
-    fn talks(&self) -> Result<&Conversations, Cause> {
-        self.conversations().ok_or_else(|| Cause::new(no_memory()))
+    fn talks(&self) -> Result<&Conversations, SharedError> {
+        self.conversations().ok_or_else(|| SharedError::new(no_memory()))
     }
 }
 
@@ -94,7 +94,7 @@ impl AgentExecutor {
         &self,
         conversations: &Conversations,
         id: &ConversationId,
-        change: &Change,
+        change: &ConversationChange,
     ) -> Result<(), MemoryError> {
         conversations.store().save(id, change).await
     }

@@ -26,7 +26,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::{Error, ErrorKind, Result, ServerStatus, ServersBuilder, Wait};
+use crate::{Error, ErrorKind, Result, ServerStatus, ServersBuilder, WaitFor};
 
 /// Servers that a thread of their own keeps running.
 ///
@@ -69,7 +69,7 @@ impl Servers {
     ///
     /// # Errors
     /// When called from async code.
-    pub fn wait(&self, wait: Wait) -> Result<Vec<ServerStatus>> {
+    pub fn wait(&self, wait: WaitFor) -> Result<Vec<ServerStatus>> {
         self.block(self.servers.wait(wait))
     }
 

@@ -9,7 +9,7 @@ use levity_core::text::bare_url;
 use tokio::io::DuplexStream;
 
 pub use self::all::Config;
-pub use self::problem::Problem;
+pub use self::problem::ConfigProblem;
 
 mod all;
 mod entry;
@@ -83,14 +83,14 @@ pub(crate) struct Stdio {
     /// Set on top of what is inherited.
     pub(crate) env: BTreeMap<String, String>,
     /// Further variables of the host that are handed on, or all of them.
-    pub(crate) inherit: Inherit,
+    pub(crate) inherit: InheritedEnvironment,
     pub(crate) cwd: Option<PathBuf>,
 }
 
 /// Which of the host's environment variables a server's program sees, beside those that are set for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Inherit {
+pub enum InheritedEnvironment {
     /// What programs need to start and to reach the network: where programs, homes and temporary files are, the language, proxies and
     /// certificates; no keys and no tokens, save what stands in the address of a proxy or of an index of packages.
     #[default]
@@ -278,9 +278,9 @@ impl ServerConfig {
         let mut names: BTreeSet<&str> = self.variables.iter().map(String::as_str).collect();
         if let Transport::Stdio(stdio) = &self.transport {
             match &stdio.inherit {
-                Inherit::Basics => {}
-                Inherit::Named(more) => names.extend(more.iter().map(String::as_str)),
-                Inherit::All => names.extend(["*"]),
+                InheritedEnvironment::Basics => {}
+                InheritedEnvironment::Named(more) => names.extend(more.iter().map(String::as_str)),
+                InheritedEnvironment::All => names.extend(["*"]),
             }
         }
         names.into_iter().collect()
@@ -317,9 +317,9 @@ impl ServerConfig {
         self
     }
 
-    /// Says which of the host's environment variables the program sees; [`Inherit::Basics`] by default.
+    /// Says which of the host's environment variables the program sees; [`InheritedEnvironment::Basics`] by default.
     #[must_use]
-    pub fn inherit(mut self, inherit: Inherit) -> Self {
+    pub fn inherit(mut self, inherit: InheritedEnvironment) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
             stdio.inherit = inherit;
         }

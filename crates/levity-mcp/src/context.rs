@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
 
 use crate::Servers;
 
@@ -34,7 +34,7 @@ impl ContextSource for ResourceContext {
                 },
                 None => format!("(it could not be read: there is no MCP server `{server}`)"),
             };
-            ContextBlock::new(format!("{server}: {uri}"), text).lasting(Lasts::Run)
+            ContextBlock::new(format!("{server}: {uri}"), text).lasting(ContextLifetime::Run)
         });
         let mut room = ask.budget;
         let fit = |block: ContextBlock| {

@@ -28,7 +28,7 @@ struct Inner {
     kind: ErrorKind,
     server: Arc<str>,
     message: String,
-    death: Option<Death>,
+    death: Option<ServerExit>,
 }
 
 /// What kind of failure it is.
@@ -67,7 +67,7 @@ impl Error {
 
     /// Adds how the server's process ended.
     #[must_use]
-    pub fn with_death(mut self, death: Death) -> Self {
+    pub fn with_death(mut self, death: ServerExit) -> Self {
         Arc::make_mut(&mut self.0).death = Some(death);
         self
     }
@@ -106,7 +106,7 @@ impl Error {
     }
 
     /// How the server's process ended, if it has one and it did.
-    pub fn death(&self) -> Option<&Death> {
+    pub fn death(&self) -> Option<&ServerExit> {
         self.0.death.as_ref()
     }
 
@@ -161,7 +161,7 @@ impl From<Error> for ToolError {
 /// How a server's process ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Death {
+pub struct ServerExit {
     /// The code it returned.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -170,7 +170,7 @@ pub struct Death {
     pub stderr: String,
 }
 
-impl fmt::Display for Death {
+impl fmt::Display for ServerExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "its process ended with code {code}")?,

@@ -62,9 +62,9 @@ pub use auth::{
     Browser, Enterprise, FileTokens, Identity, Loopback, MemoryTokens, OAuth, TokenFile, TokenLock,
     TokenStore,
 };
-pub use config::{Config, Inherit, Problem, ServerConfig, Trust};
+pub use config::{Config, ConfigProblem, InheritedEnvironment, ServerConfig, Trust};
 pub use context::ResourceContext;
-pub use error::{Death, Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, ServerExit};
 pub use event::{ServerEvent, ServerEventKind};
 pub use host::{
     AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, ModelSampler, Refusal,
@@ -72,4 +72,4 @@ pub use host::{
 };
 pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};
 pub use server::{Server, ServerState, ServerStatus};
-pub use servers::{ServerEvents, Servers, ServersBuilder, SomeServers, Wait};
+pub use servers::{ServerEvents, ServerSelection, Servers, ServersBuilder, WaitFor};

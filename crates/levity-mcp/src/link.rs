@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::Death;
+use crate::ServerExit;
 
 /// What keeps a server alive: its process.
 #[async_trait]
 pub(crate) trait Lifeline: Send + Sync {
     /// How it ended, or what it last wrote to stderr while it runs. Waits a moment for a process that is about to end.
-    async fn death(&self) -> Option<Death>;
+    async fn death(&self) -> Option<ServerExit>;
 
     /// Ends it and everything it started, within `grace` where it goes by itself.
     async fn end(&self, grace: Duration);

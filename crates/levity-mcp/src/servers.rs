@@ -57,7 +57,7 @@ impl Drop for Inner {
 /// Which servers to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wait {
+pub enum WaitFor {
     /// All that are enabled.
     All,
     /// These.
@@ -66,7 +66,7 @@ pub enum Wait {
     None,
 }
 
-impl Wait {
+impl WaitFor {
     /// These servers.
     pub fn named(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::Named(names.into_iter().map(Into::into).collect())
@@ -81,7 +81,7 @@ impl Servers {
 
     /// Waits until these servers are ready or have failed to start once, and says how they are. A name that no server has is
     /// left out.
-    pub async fn wait(&self, wait: Wait) -> Vec<ServerStatus> {
+    pub async fn wait(&self, wait: WaitFor) -> Vec<ServerStatus> {
         let wanted: Vec<_> = self.0.list.iter().filter(|server| wait.wants(&server.config)).collect();
         let started = wanted.iter().map(|server| async {
             let mut phase = server.phase.subscribe();
@@ -112,8 +112,8 @@ impl Servers {
     }
 
     /// The tools of these servers alone, for an agent that should have no others.
-    pub fn only(&self, names: impl IntoIterator<Item = impl Into<String>>) -> SomeServers {
-        SomeServers { servers: self.clone(), names: names.into_iter().map(Into::into).collect() }
+    pub fn only(&self, names: impl IntoIterator<Item = impl Into<String>>) -> ServerSelection {
+        ServerSelection { servers: self.clone(), names: names.into_iter().map(Into::into).collect() }
     }
 
     /// Ends all servers in order, side by side, within some seconds; what does not go is killed. Calls that are under way fail.
@@ -153,7 +153,7 @@ impl Servers {
     }
 }
 
-impl Wait {
+impl WaitFor {
     fn wants(&self, server: &ServerConfig) -> bool {
         match self {
             Self::All => server.enabled,
@@ -193,18 +193,18 @@ impl fmt::Debug for Servers {
 
 /// Some of the servers, as a source of tools.
 #[derive(Clone, Debug)]
-pub struct SomeServers {
+pub struct ServerSelection {
     servers: Servers,
     names: Vec<String>,
 }
 
-impl SomeServers {
+impl ServerSelection {
     fn wants(&self, name: &str) -> bool {
         self.names.iter().any(|named| named == name)
     }
 }
 
-impl ToolSource for SomeServers {
+impl ToolSource for ServerSelection {
     fn name(&self) -> &str {
         "mcp"
     }

@@ -17,7 +17,7 @@ mod open;
 mod patience;
 mod turns;
 
-pub use clean::Cleaned;
+pub use clean::MemoryCleanup;
 pub use open::Open;
 use patience::Patience;
 use turns::{Turn, Turns};
@@ -253,7 +253,7 @@ impl Conversations {
     ///
     /// # Errors
     /// When the store cannot say what it has.
-    pub async fn clean_up(&self) -> Result<Cleaned, MemoryError> {
+    pub async fn clean_up(&self) -> Result<MemoryCleanup, MemoryError> {
         clean::clean_up(self).await
     }
 

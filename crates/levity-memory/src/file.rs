@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
-    MemoryStore, Message, Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
+    MemoryErrorKind, MemoryStore, Message, Remembered, Timestamp,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -162,7 +162,7 @@ impl MemoryStore for FileMemory {
         self.with(move |folder| folder.look(&id, |kept| kept.read(from, limit))).await
     }
 
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         let (id, change, held) = (id.clone(), change.clone(), self.folder.held(id));
         let saved = self.with(move |folder| {
             let saved = folder.save(&id, &change);

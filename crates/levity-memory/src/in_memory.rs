@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore, Message,
-    Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore,
+    Message, Remembered, Timestamp,
 };
 
 use crate::kept::{self, Kept};
@@ -260,7 +260,7 @@ impl MemoryStore for InMemory {
         Ok(self.look(id, |kept| kept.read(from, limit)))
     }
 
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         let mut inner = self.lock();
         if let Some(kept) = inner.conversations.get_mut(id) {
             kept.save(id, change)?;

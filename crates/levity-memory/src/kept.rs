@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, MemoryError, MemoryErrorKind, Message,
-    Remembered, Summary, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryError, MemoryErrorKind,
+    Message, Remembered, Summary, Timestamp,
 };
 
 use crate::words::{Words, searchable};
@@ -48,7 +48,11 @@ impl Kept {
     }
 
     /// Saves, and says whether that changed anything.
-    pub(crate) fn save(&mut self, id: &ConversationId, change: &Change) -> Result<bool, MemoryError> {
+    pub(crate) fn save(
+        &mut self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<bool, MemoryError> {
         let upto = self.summary.as_ref().map(|summary| summary.upto);
         match judge(id, self.end(), upto, change)? {
             Verdict::Nothing => return Ok(false),
@@ -65,7 +69,7 @@ impl Kept {
     }
 
     /// Whether the messages of a change stand in their places, as far as they were not trimmed.
-    pub(crate) fn has(&self, change: &Change) -> bool {
+    pub(crate) fn has(&self, change: &ConversationChange) -> bool {
         let start = change.at.max(self.first);
         let skipped = usize::try_from(start - change.at).unwrap_or(usize::MAX);
         let rest = change.messages.get(skipped..).unwrap_or_default();
@@ -112,7 +116,7 @@ pub(crate) fn judge(
     id: &ConversationId,
     end: u64,
     upto: Option<u64>,
-    change: &Change,
+    change: &ConversationChange,
 ) -> Result<Verdict, MemoryError> {
     let aim = change.summary.as_ref().map(|summary| summary.upto);
     if aim.is_some_and(|aim| aim > change.end()) {

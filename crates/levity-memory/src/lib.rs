@@ -43,14 +43,16 @@ mod sqlite;
 mod window;
 mod words;
 
-pub use conversations::{Cleaned, Conversations, Open};
+pub use conversations::{Conversations, MemoryCleanup, Open};
 pub use file::{FileMemory, conversation_id_fits};
 pub use in_memory::InMemory;
 pub use key_value::{KeyValueMemory, KeyValueStore, Version, Versioned};
 pub use levity_core::Durability;
 #[cfg(feature = "sqlite")]
-pub use recall::{FactId, Filled, Found, Noted, Recall, RecallContext, RecallSessions, Recalled, Scope};
+pub use recall::{
+    EmbeddingReport, FactId, Recall, RecallContext, RecallResult, RecallSessions, Recalled, SavedFact, Scope,
+};
 pub use sessions::Sessions;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteMemory;
-pub use window::{Counter, Fit, Shown, View, Window};
+pub use window::{Counter, Window, WindowContents, WindowFit, WindowView};

@@ -24,7 +24,7 @@ mod tools;
 mod vectors;
 mod words;
 
-pub use fact::{FactId, Filled, Found, Noted, Recalled};
+pub use fact::{EmbeddingReport, FactId, RecallResult, Recalled, SavedFact};
 pub use scope::Scope;
 pub use sessions::RecallSessions;
 pub use source::RecallContext;
@@ -136,8 +136,8 @@ impl Recall {
     ///
     /// The vectors are in the file, with the embedder's card; one embedder's cannot be compared with another's, so a
     /// file is best used with one. An embedder that fails, or takes longer than 20 seconds, is no failure of this:
-    /// facts are then kept without a vector and found by their words, which [`Noted::unembedded`] and
-    /// [`Found::words_only`] say, and it is asked again after 30 seconds. Facts without a vector get theirs later, some
+    /// facts are then kept without a vector and found by their words, which [`SavedFact::unembedded`] and
+    /// [`RecallResult::words_only`] say, and it is asked again after 30 seconds. Facts without a vector get theirs later, some
     /// with everything that is remembered or recalled, or all by [`embed_missing`](Self::embed_missing).
     #[must_use]
     pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
@@ -160,7 +160,7 @@ impl Recall {
     /// [`Refused`](MemoryErrorKind::Refused) when the text is empty or longer than 8 KiB, or its source longer than
     /// 1 KiB; [`Full`](MemoryErrorKind::Full) when the scope has as many facts as it may; and when the file cannot be
     /// written.
-    pub async fn remember(&self, scope: &Scope, text: &str, source: &str) -> Result<Noted, MemoryError> {
+    pub async fn remember(&self, scope: &Scope, text: &str, source: &str) -> Result<SavedFact, MemoryError> {
         self.keep(scope, text, source, None).await
     }
 
@@ -173,7 +173,7 @@ impl Recall {
         scope: &Scope,
         conversation: &ConversationId,
         summary: &str,
-    ) -> Result<Noted, MemoryError> {
+    ) -> Result<SavedFact, MemoryError> {
         let source = format!("conversation {conversation}");
         self.keep(scope, summary, &source, Some(conversation.clone())).await
     }
@@ -182,11 +182,16 @@ impl Recall {
     ///
     /// # Errors
     /// When there are more than 32 scopes, and when the file cannot be read.
-    pub async fn recall(&self, scopes: &[Scope], query: &str, limit: usize) -> Result<Found, MemoryError> {
+    pub async fn recall(
+        &self,
+        scopes: &[Scope],
+        query: &str,
+        limit: usize,
+    ) -> Result<RecallResult, MemoryError> {
         check_scopes(scopes)?;
         let limit = limit.min(MOST_FOUND);
         if limit == 0 || query.trim().is_empty() {
-            return Ok(Found::default());
+            return Ok(RecallResult::default());
         }
         let (near, usage) = self.near(scopes, query).await;
         let (vector, words_only) = match near {
@@ -198,7 +203,7 @@ impl Recall {
         let facts = self
             .work(move |file| file.read(|view| search(view, &scopes, &query, vector.as_ref(), limit)))
             .await?;
-        Ok(Found { facts, words_only, usage })
+        Ok(RecallResult { facts, words_only, usage })
     }
 
     /// What is looked for as a vector, if there is an embedder, and the vectors of some facts that have none yet.
@@ -287,7 +292,7 @@ impl Recall {
         text: &str,
         source: &str,
         conversation: Option<ConversationId>,
-    ) -> Result<Noted, MemoryError> {
+    ) -> Result<SavedFact, MemoryError> {
         scope.check()?;
         let text = text.trim();
         check_text("a fact", text, LONGEST_FACT)?;
@@ -307,8 +312,8 @@ impl Recall {
             Err(ModelError::new(ModelErrorKind::Transport, message).with_source(error))
         });
         match embedded {
-            Ok(usage) => Ok(Noted { id, new, unembedded: None, usage }),
-            Err(error) => Ok(Noted { id, new, unembedded: Some(error), usage: Usage::default() }),
+            Ok(usage) => Ok(SavedFact { id, new, unembedded: None, usage }),
+            Err(error) => Ok(SavedFact { id, new, unembedded: Some(error), usage: Usage::default() }),
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore, Message,
-    Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore,
+    Message, Remembered, Timestamp,
 };
 
 use crate::Durability;
@@ -186,7 +186,7 @@ impl MemoryStore for SqliteMemory {
         self.look(move |readers| readers.read(&id, from, limit)).await
     }
 
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         let (id, change) = (id.clone(), change.clone());
         self.writer()?.ask(|reply| Work::Save { id, change, reply }).await
     }

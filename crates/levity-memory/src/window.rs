@@ -12,8 +12,8 @@ mod summary;
 mod view;
 
 pub use count::Counter;
-pub use fit::Fit;
-pub use view::View;
+pub use fit::WindowFit;
+pub use view::WindowView;
 
 /// How much of a conversation a model is shown.
 ///
@@ -105,7 +105,12 @@ impl Window {
 
     /// Shows the end of a conversation, as much as there is room for; costs what is shown, not what the conversation
     /// holds.
-    pub fn show(&self, messages: &[Arc<Message>], summary: Option<&str>, counter: &Counter) -> Shown {
+    pub fn show(
+        &self,
+        messages: &[Arc<Message>],
+        summary: Option<&str>,
+        counter: &Counter,
+    ) -> WindowContents {
         self.show_pinned(messages, &[], summary, counter)
     }
 
@@ -117,12 +122,12 @@ impl Window {
         pins: &[usize],
         summary: Option<&str>,
         counter: &Counter,
-    ) -> Shown {
-        let before = View::new(summary.map(Into::into));
+    ) -> WindowContents {
+        let before = WindowView::new(summary.map(Into::into));
         let fit = self.fit_to(messages, messages.len(), pins, &before, counter, false);
         let (view, fits) = fit.map_or((before, true), |fit| (fit.view, fit.fits));
         let history = view.show(messages, pins, "");
-        Shown {
+        WindowContents {
             left_out: view.start(),
             shortened: view.shortened(),
             tokens: counter.count(history.tokens()),
@@ -135,7 +140,7 @@ impl Window {
 /// What is shown of a conversation, and what is not.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Shown {
+pub struct WindowContents {
     /// What a model is sent.
     pub history: History,
     /// How many of the oldest messages are not in it.

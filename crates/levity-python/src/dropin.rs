@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::engine::End;
 use crate::error::{Error, Result};
-use crate::fault::FaultKind;
+use crate::fault::ProgramFaultKind;
 use crate::place::STACK;
 use crate::python::Python;
 
@@ -24,14 +24,14 @@ const LOAD_TIME: Duration = Duration::from_secs(1);
 
 /// The tools of a Python file, and what is worth knowing about them.
 #[non_exhaustive]
-pub struct FileTools {
+pub struct PythonFileTools {
     /// The tools, in the order of the file.
     pub tools: Vec<Arc<dyn Tool>>,
     /// What was left out or not understood, each with its line.
     pub warnings: Vec<String>,
 }
 
-impl fmt::Debug for FileTools {
+impl fmt::Debug for PythonFileTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.spec().name).collect();
         f.debug_struct("FileTools").field("tools", &names).field("warnings", &self.warnings).finish()
@@ -73,7 +73,7 @@ impl fmt::Debug for FileTools {
 ///
 /// # Errors
 /// When the file is no Python that the interpreter knows, or fails when it is run; the line is told.
-pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<FileTools> {
+pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
     // The parser goes as deep as the source does, so it gets the stack that the interpreter has.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("python file".to_owned()).stack_size(STACK);
@@ -84,7 +84,7 @@ pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<FileTools> 
     })
 }
 
-fn read(file: &str, source: &str, python: &Python) -> Result<FileTools> {
+fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
     let wrong = |line, problem: String| Error::File { file: file.to_owned(), line, problem };
     let most = python.limits().source;
     if source.len() > most {
@@ -105,7 +105,7 @@ fn read(file: &str, source: &str, python: &Python) -> Result<FileTools> {
         warnings.extend(notes.into_iter().map(|note| format!("{file}:{line}: `{}`: {note}", function.name)));
         tools.push(Arc::new(tool));
     }
-    Ok(FileTools { tools, warnings })
+    Ok(PythonFileTools { tools, warnings })
 }
 
 /// The functions that become tools; of two with one name, the last, as in Python.
@@ -298,7 +298,7 @@ impl Tool for FunctionTool {
                 )))
             }
             End::Done { result, .. } => Ok(output(result)),
-            End::Failed(fault) if fault.kind == FaultKind::Time => {
+            End::Failed(fault) if fault.kind == ProgramFaultKind::Time => {
                 Err(ToolError::new(ToolErrorKind::Timeout, fault.traceback))
             }
             End::Failed(fault) => Err(ToolError::failed(fault.traceback)),

@@ -12,8 +12,8 @@ use monty_types::{
 };
 use serde_json::{Map, Value};
 
-use crate::fault::{Fault, FaultKind};
-use crate::limits::Limits;
+use crate::fault::{ProgramFault, ProgramFaultKind};
+use crate::limits::ProgramLimits;
 use crate::output::floor;
 use crate::values;
 
@@ -36,10 +36,13 @@ pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
     let end = {
         let stretch = AssertUnwindSafe(|| watch::watched(limits, || Run::new(job, &mut writer).go()));
         catch_unwind(stretch).unwrap_or_else(|_| {
-            Err(Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way"))
+            Err(ProgramFault::new(
+                ProgramFaultKind::Crashed,
+                "the interpreter panicked: write the program in another way",
+            ))
         })
     };
-    let end = if cancel.is_cancelled() { Err(Fault::cancelled()) } else { end };
+    let end = if cancel.is_cancelled() { Err(ProgramFault::cancelled()) } else { end };
     writer.printed.settle(limits.output);
     Stretch {
         end: end.unwrap_or_else(End::Failed),
@@ -69,7 +72,7 @@ impl<'a, 'w> Run<'a, 'w> {
         Self { job, writer, made: Vec::new(), awaits: false }
     }
 
-    fn go(&mut self) -> Result<End, Fault> {
+    fn go(&mut self) -> Result<End, ProgramFault> {
         let mut progress = match &self.job.from {
             From::Source { file, code, inputs } => self.start(file, code, inputs),
             From::Snapshot { state, awaits, answers } => self.resume(state, *awaits, answers),
@@ -95,16 +98,21 @@ impl<'a, 'w> Run<'a, 'w> {
                     return self.pause(&progress, calls);
                 }
             }
-            .map_err(|exception| Fault::raised(&exception))?;
+            .map_err(|exception| ProgramFault::raised(&exception))?;
         }
     }
 
-    fn start(&mut self, file: &str, code: &str, inputs: &Map<String, Value>) -> Result<RunProgress, Fault> {
+    fn start(
+        &mut self,
+        file: &str,
+        code: &str,
+        inputs: &Map<String, Value>,
+    ) -> Result<RunProgress, ProgramFault> {
         let limits = self.job.limits;
         if code.len() > limits.source {
             let message =
                 format!("the source has {} bytes, and at most {} are allowed", code.len(), limits.source);
-            return Err(Fault::new(FaultKind::Size, message));
+            return Err(ProgramFault::new(ProgramFaultKind::Size, message));
         }
         self.awaits = awaits::uses_await(code);
         let (names, values): (Vec<_>, Vec<_>) =
@@ -112,15 +120,21 @@ impl<'a, 'w> Run<'a, 'w> {
         let resources = ResourceLimits::default()
             .max_duration(limits.time)
             .max_memory(limits.memory)
-            .max_recursion_depth(limits.recursion.min(Limits::MOST_RECURSION));
+            .max_recursion_depth(limits.recursion.min(ProgramLimits::MOST_RECURSION));
         MontyRun::new(code.to_owned(), file, names, CompileOptions::default())
             .and_then(|program| program.start(values, ResourceTracker::new(resources), self.print()))
-            .map_err(|exception| Fault::raised(&exception))
+            .map_err(|exception| ProgramFault::raised(&exception))
     }
 
-    fn resume(&mut self, state: &str, awaits: bool, answers: &[(u32, Answer)]) -> Result<RunProgress, Fault> {
-        let broken =
-            |what: &str| Fault::new(FaultKind::Crashed, format!("the paused program cannot be read: {what}"));
+    fn resume(
+        &mut self,
+        state: &str,
+        awaits: bool,
+        answers: &[(u32, Answer)],
+    ) -> Result<RunProgress, ProgramFault> {
+        let broken = |what: &str| {
+            ProgramFault::new(ProgramFaultKind::Crashed, format!("the paused program cannot be read: {what}"))
+        };
         let bytes = BASE64_STANDARD.decode(state).map_err(|_| broken("its state is no base64"))?;
         let dump = Dump::load(&bytes).map_err(|error| broken(&error.to_string()))?;
         let Session::Running(progress) = dump.state else { return Err(broken("it is not paused")) };
@@ -138,7 +152,7 @@ impl<'a, 'w> Run<'a, 'w> {
             }
             _ => return Err(broken("it waits for no call")),
         }
-        .map_err(|exception| Fault::raised(&exception))
+        .map_err(|exception| ProgramFault::raised(&exception))
     }
 
     fn print(&mut self) -> PrintWriter<'_> {
@@ -172,7 +186,7 @@ impl<'a, 'w> Run<'a, 'w> {
         call.resume(ExtFunctionResult::Error(error), self.print())
     }
 
-    fn call(&mut self, call: FunctionCall) -> Result<Called, Fault> {
+    fn call(&mut self, call: FunctionCall) -> Result<Called, ProgramFault> {
         let Some(function) = self.job.functions.iter().find(|f| f.name == call.function_name) else {
             let missing = ExtFunctionResult::NotFound(call.function_name.clone());
             return Ok(Called::on(call.resume(missing, self.print())));
@@ -187,9 +201,11 @@ impl<'a, 'w> Run<'a, 'w> {
         if self.made.len() >= self.job.calls_left {
             let message = format!("at most {} calls of tools are allowed", self.job.limits.calls);
             let error = MontyException::new(ExcType::RuntimeError, Some(message));
-            let fault = call.abort(error, self.print()).err().map(|exception| Fault::raised(&exception));
-            let fault = fault.unwrap_or_else(|| Fault::new(FaultKind::Calls, "too many calls of tools"));
-            return Err(Fault { kind: FaultKind::Calls, ..fault });
+            let fault =
+                call.abort(error, self.print()).err().map(|exception| ProgramFault::raised(&exception));
+            let fault = fault
+                .unwrap_or_else(|| ProgramFault::new(ProgramFaultKind::Calls, "too many calls of tools"));
+            return Err(ProgramFault { kind: ProgramFaultKind::Calls, ..fault });
         }
         let wanted = Wanted { id: call.call_id, tool: function.tool.clone(), args };
         if self.awaits {
@@ -199,8 +215,8 @@ impl<'a, 'w> Run<'a, 'w> {
         self.pause(&RunProgress::FunctionCall(call), vec![wanted]).map(Called::Paused)
     }
 
-    fn pause(&self, progress: &RunProgress, calls: Vec<Wanted>) -> Result<End, Fault> {
-        let broken = |_| Fault::new(FaultKind::Crashed, "the program cannot be paused here");
+    fn pause(&self, progress: &RunProgress, calls: Vec<Wanted>) -> Result<End, ProgramFault> {
+        let broken = |_| ProgramFault::new(ProgramFaultKind::Crashed, "the program cannot be paused here");
         let dump = monty::dump(FILE, None, SessionRef::Running(progress)).map_err(broken)?;
         let most = self.job.limits.snapshot;
         if dump.len() > most {
@@ -208,7 +224,7 @@ impl<'a, 'w> Run<'a, 'w> {
                 "the program holds {} bytes while it waits for a tool, and at most {most} are kept; hold less in variables",
                 dump.len()
             );
-            return Err(Fault::new(FaultKind::Size, message));
+            return Err(ProgramFault::new(ProgramFaultKind::Size, message));
         }
         Ok(End::Paused { state: BASE64_STANDARD.encode(dump), awaits: self.awaits, calls })
     }

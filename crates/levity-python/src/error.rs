@@ -1,4 +1,4 @@
-use crate::fault::Fault;
+use crate::fault::ProgramFault;
 
 /// Why a program gave no result, or could not be run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -6,7 +6,7 @@ use crate::fault::Fault;
 pub enum Error {
     /// The program failed.
     #[error("the program failed")]
-    Program(#[source] Box<Fault>),
+    Program(#[source] Box<ProgramFault>),
     /// There is no process to run it in, and none other was allowed.
     #[error("no worker can be started: {0}")]
     Worker(String),
@@ -27,7 +27,7 @@ pub enum Error {
 
 impl Error {
     /// What the program failed with, if it did.
-    pub fn fault(&self) -> Option<&Fault> {
+    pub fn fault(&self) -> Option<&ProgramFault> {
         match self {
             Self::Program(fault) => Some(fault),
             _ => None,
@@ -40,8 +40,8 @@ impl Error {
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
+impl From<ProgramFault> for Error {
+    fn from(fault: ProgramFault) -> Self {
         Self::Program(Box::new(fault))
     }
 }

@@ -8,9 +8,9 @@ use crate::output::shorten;
 /// Why a program came to no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Fault {
+pub struct ProgramFault {
     /// What kind of fault it is.
-    pub kind: FaultKind,
+    pub kind: ProgramFaultKind,
     /// The exception, such as `ZeroDivisionError: division by zero`.
     pub message: String,
     /// The traceback with the lines of the source, and a hint where there is one: what a model can act on.
@@ -20,11 +20,11 @@ pub struct Fault {
     pub line: Option<u32>,
 }
 
-/// The kind of a [`Fault`].
+/// The kind of a [`ProgramFault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum FaultKind {
+pub enum ProgramFaultKind {
     /// The source is no Python, or Python that the interpreter does not know.
     Syntax,
     /// The program raised an exception and did not catch it.
@@ -50,9 +50,9 @@ const MAX_LINE: usize = 300;
 /// How many calls are shown at the top of a traceback, and how many at its end.
 const FRAMES: usize = 8;
 
-impl Fault {
+impl ProgramFault {
     /// A fault that is no exception of the program's.
-    pub(crate) fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ProgramFaultKind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { kind, traceback: message.clone(), message, line: None }
     }
@@ -71,17 +71,17 @@ impl Fault {
     }
 
     pub(crate) fn cancelled() -> Self {
-        Self::new(FaultKind::Cancelled, "the program was cancelled")
+        Self::new(ProgramFaultKind::Cancelled, "the program was cancelled")
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ProgramFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProgramFault {}
 
 /// The same exception with no more frames and no longer lines than can be shown: a frame holds the whole line.
 fn small(exception: &MontyException) -> MontyException {
@@ -103,13 +103,13 @@ fn short(frame: &StackFrame) -> StackFrame {
     frame
 }
 
-fn kind(exception: &MontyException) -> FaultKind {
+fn kind(exception: &MontyException) -> ProgramFaultKind {
     let message = exception.message().unwrap_or_default();
     match exception.exc_type() {
-        ExcType::SyntaxError => FaultKind::Syntax,
-        ExcType::TimeoutError if message.starts_with("time limit exceeded") => FaultKind::Time,
-        ExcType::MemoryError => FaultKind::Memory,
-        _ => FaultKind::Raised,
+        ExcType::SyntaxError => ProgramFaultKind::Syntax,
+        ExcType::TimeoutError if message.starts_with("time limit exceeded") => ProgramFaultKind::Time,
+        ExcType::MemoryError => ProgramFaultKind::Memory,
+        _ => ProgramFaultKind::Raised,
     }
 }
 

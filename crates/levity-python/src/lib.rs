@@ -42,13 +42,13 @@ mod tool;
 mod values;
 mod worker;
 
-pub use dropin::{FileTools, tools_of};
+pub use dropin::{PythonFileTools, tools_of};
 pub use error::{Error, Result};
-pub use fault::{Fault, FaultKind};
+pub use fault::{ProgramFault, ProgramFaultKind};
 pub use folder::PythonFiles;
-pub use limits::Limits;
+pub use limits::ProgramLimits;
 pub use place::Isolation;
 pub use program::RunPython;
-pub use python::{Python, Ran};
+pub use python::{ProgramOutput, Python};
 pub use tool::PythonTool;
 pub use worker::worker_main;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct ProgramLimits {
     /// How long it may run, not counting the time in which it waits for tools.
     pub time: Duration,
     /// How many bytes it may hold; see [`Isolation`](crate::Isolation) for how exactly that is kept.
@@ -32,7 +32,7 @@ pub struct Limits {
     pub snapshot: usize,
 }
 
-impl Limits {
+impl ProgramLimits {
     /// 10 seconds.
     pub const DEFAULT_TIME: Duration = Duration::from_secs(10);
     /// 128 MiB.
@@ -123,7 +123,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for ProgramLimits {
     fn default() -> Self {
         Self::new()
     }

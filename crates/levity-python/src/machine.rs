@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use levity_core::{
-    Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, Outcome, RunId, Status, Step,
-    ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
+    Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, MachineOutput, Outcome, RunId,
+    Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engine::{Answer, End, FILE, From, Job, Stretch};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{ProgramFault, ProgramFaultKind};
 use crate::function::Function;
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 use crate::output::Printed;
 
 mod calls;
@@ -38,7 +38,7 @@ struct State {
     /// Which variant runs.
     variant: usize,
     /// Why those before it failed.
-    failed: Vec<Fault>,
+    failed: Vec<ProgramFault>,
     paused: Option<Paused>,
     printed: Printed,
     time: Duration,
@@ -77,7 +77,7 @@ pub(crate) struct Setup {
     pub(crate) variants: Vec<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) functions: Vec<Function>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProgramLimits,
     /// Why the call makes no sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
@@ -140,14 +140,14 @@ impl PythonMachine {
         }
     }
 
-    fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut Step) {
+    fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut MachineOutput) {
         let id = self.state.next;
         self.state.next = id.next();
         self.state.waiting.insert(id, waiting);
         step.want(id, effect(id));
     }
 
-    fn begin(&mut self, run: RunId, step: &mut Step) {
+    fn begin(&mut self, run: RunId, step: &mut MachineOutput) {
         self.state.run = Some(run);
         match self.state.setup.problem.clone() {
             Some(problem) => self.fail(ToolError::new(ToolErrorKind::InvalidArgs, problem)),
@@ -156,7 +156,7 @@ impl PythonMachine {
     }
 
     /// Begins a variant.
-    fn start(&mut self, step: &mut Step) {
+    fn start(&mut self, step: &mut MachineOutput) {
         let setup = &self.state.setup;
         let Some(code) = setup.variants.get(self.state.variant).cloned() else { return self.all_failed() };
         let from = From::Source { file: FILE.to_owned(), code, inputs: setup.inputs.clone() };
@@ -164,7 +164,7 @@ impl PythonMachine {
         self.stretch(from, step);
     }
 
-    fn stretch(&mut self, from: From, step: &mut Step) {
+    fn stretch(&mut self, from: From, step: &mut MachineOutput) {
         let (setup, printed) = (&self.state.setup, self.state.printed.clone());
         let calls_left = setup.limits.calls.saturating_sub(self.state.calls);
         let job = Job { from, functions: setup.functions.clone(), limits: setup.limits, calls_left, printed };
@@ -173,7 +173,7 @@ impl PythonMachine {
         self.want(Waiting::Stretch, |id| Effect::Tool(ToolRun::approved(call(id))), step);
     }
 
-    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         let Some(waiting) = self.state.waiting.remove(&effect) else { return };
         match (waiting, outcome) {
             (Waiting::Stretch, Outcome::Tool(result)) => self.ran(&result, step),
@@ -216,7 +216,7 @@ impl PythonMachine {
     }
 
     /// A stretch came to its end.
-    fn ran(&mut self, result: &ToolResult, step: &mut Step) {
+    fn ran(&mut self, result: &ToolResult, step: &mut MachineOutput) {
         if result.is_error() {
             let kind = result.error.unwrap_or(ToolErrorKind::Failed);
             return self.fail(ToolError::new(kind, result.text()));
@@ -234,7 +234,7 @@ impl PythonMachine {
             // Nothing would ever wake it.
             End::Paused { calls, .. } if calls.is_empty() => {
                 let message = "the program waits for something that is no call of a tool";
-                self.variant_failed(Fault::new(FaultKind::Raised, message), step);
+                self.variant_failed(ProgramFault::new(ProgramFaultKind::Raised, message), step);
             }
             End::Paused { state, awaits, calls } => {
                 let pending = |(at, call): (usize, crate::engine::Wanted)| Pending {
@@ -258,7 +258,7 @@ impl PythonMachine {
         }
     }
 
-    fn variant_failed(&mut self, fault: Fault, step: &mut Step) {
+    fn variant_failed(&mut self, fault: ProgramFault, step: &mut MachineOutput) {
         if self.state.variant + 1 < self.state.setup.variants.len() {
             let text = format!("variant {} failed: {}", self.state.variant + 1, fault.message);
             step.tell(EventKind::Note { text });
@@ -278,7 +278,7 @@ impl Machine for PythonMachine {
         serde_json::to_value(&self.state).unwrap_or_default()
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         if self.state.ending.is_some() {
             return;
         }

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::engine::{self, Job, Stretch};
 use crate::error::{Error, Result};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{ProgramFault, ProgramFaultKind};
 use crate::worker::{self, Lost, Worker};
 
 /// Where programs run, and what holds them there.
@@ -118,7 +118,11 @@ async fn in_thread(job: Job) -> Result<Stretch> {
         .spawn(move || drop(done.send(engine::run(&job, &cancel))))
         .map_err(|error| Error::Worker(format!("there is no thread for it: {error}")))?;
     let gone = |_| {
-        Fault::new(FaultKind::Crashed, "the interpreter panicked: write the program in another way").into()
+        ProgramFault::new(
+            ProgramFaultKind::Crashed,
+            "the interpreter panicked: write the program in another way",
+        )
+        .into()
     };
     wait.await.map_err(gone)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, Result};
 use crate::executor::PythonExecutor;
 use crate::function::Function;
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 use crate::machine::{PythonMachine, Setup};
 use crate::python::Python;
 use crate::signature::signature;
@@ -74,8 +74,8 @@ impl RunPython {
         self
     }
 
-    /// What code may use; the defaults of [`Limits`] otherwise.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    /// What code may use; the defaults of [`ProgramLimits`] otherwise.
+    pub fn limits(mut self, limits: ProgramLimits) -> Self {
         self.python = self.python.with_limits(limits);
         self
     }

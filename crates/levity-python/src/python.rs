@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use crate::engine::{End, FILE, From, Job, Stretch};
 use crate::error::{Error, Result};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{ProgramFault, ProgramFaultKind};
 use crate::function::Function;
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 use crate::output::Printed;
 use crate::place::{Isolation, Place};
 
@@ -32,14 +32,14 @@ use crate::place::{Isolation, Place};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Python {
-    limits: Limits,
+    limits: ProgramLimits,
     place: Arc<Place>,
 }
 
 /// What came of a program.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Ran {
+pub struct ProgramOutput {
     /// The value of the last expression; `null` when the program ends with something else.
     pub result: Value,
     /// What it printed.
@@ -49,7 +49,7 @@ pub struct Ran {
 }
 
 impl Python {
-    /// An interpreter with the default [`Limits`], in a [process](Isolation::Auto) where there is one.
+    /// An interpreter with the default [`ProgramLimits`], in a [process](Isolation::Auto) where there is one.
     pub fn new() -> Self {
         Self::isolated(Isolation::Auto)
     }
@@ -57,18 +57,18 @@ impl Python {
     /// An interpreter that runs programs there.
     pub fn isolated(isolation: Isolation) -> Self {
         let parallel = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { limits: Limits::new(), place: Arc::new(Place::new(isolation, parallel)) }
+        Self { limits: ProgramLimits::new(), place: Arc::new(Place::new(isolation, parallel)) }
     }
 
     /// The same interpreter with other limits.
     #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
+    pub fn with_limits(mut self, limits: ProgramLimits) -> Self {
         self.limits = limits;
         self
     }
 
     /// What programs may use.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ProgramLimits {
         &self.limits
     }
 
@@ -82,7 +82,7 @@ impl Python {
     /// # Errors
     /// When the program fails or uses more than it may ([`Error::fault`] says how), when the inputs are no object,
     /// and when there is no process or thread for it.
-    pub async fn run(&self, code: impl Into<String>, inputs: Value) -> Result<Ran> {
+    pub async fn run(&self, code: impl Into<String>, inputs: Value) -> Result<ProgramOutput> {
         let inputs = object(inputs)?;
         let stretch = self.stretch(self.job(FILE, code.into(), inputs, Vec::new())).await?;
         ran(stretch)
@@ -92,7 +92,7 @@ impl Python {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_blocking(&self, code: impl Into<String>, inputs: Value) -> Result<Ran> {
+    pub fn run_blocking(&self, code: impl Into<String>, inputs: Value) -> Result<ProgramOutput> {
         let stretch = self.stretch_blocking(self.job(FILE, code.into(), object(inputs)?, Vec::new()))?;
         ran(stretch)
     }
@@ -138,13 +138,17 @@ impl Default for Python {
     }
 }
 
-fn ran(stretch: Stretch) -> Result<Ran> {
+fn ran(stretch: Stretch) -> Result<ProgramOutput> {
     match stretch.end {
-        End::Done { result, .. } => Ok(Ran { result, output: stretch.printed.text(), time: stretch.time }),
-        End::Failed(fault) => Err(fault.into()),
-        End::Paused { .. } => {
-            Err(Fault::new(FaultKind::Crashed, "the program waits for a tool, and there is none").into())
+        End::Done { result, .. } => {
+            Ok(ProgramOutput { result, output: stretch.printed.text(), time: stretch.time })
         }
+        End::Failed(fault) => Err(fault.into()),
+        End::Paused { .. } => Err(ProgramFault::new(
+            ProgramFaultKind::Crashed,
+            "the program waits for a tool, and there is none",
+        )
+        .into()),
     }
 }
 

@@ -3,7 +3,7 @@ use levity_core::{Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use crate::engine::{End, FILE};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{ProgramFault, ProgramFaultKind};
 use crate::output::shorten;
 use crate::program::{RunPython, variants};
 use crate::python::Python;
@@ -34,7 +34,7 @@ impl Tool for PythonTool {
     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
         let codes = variants(&args).map_err(|problem| ToolError::new(ToolErrorKind::InvalidArgs, problem))?;
         let inputs: Map<_, _> = args.get("inputs").and_then(Value::as_object).cloned().unwrap_or_default();
-        let (many, mut failed, mut time) = (codes.len() > 1, Vec::<Fault>::new(), 0.0);
+        let (many, mut failed, mut time) = (codes.len() > 1, Vec::<ProgramFault>::new(), 0.0);
         for (at, code) in codes.into_iter().enumerate() {
             let stretch = self.python.stretch(self.python.job(FILE, code, inputs.clone(), Vec::new())).await;
             let stretch =
@@ -56,7 +56,7 @@ impl Tool for PythonTool {
             }
             return Ok(ToolOutput::value(value));
         }
-        let timeout = failed.last().is_some_and(|fault| fault.kind == FaultKind::Time);
+        let timeout = failed.last().is_some_and(|fault| fault.kind == ProgramFaultKind::Time);
         let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
         let reasons: Vec<&str> = failed.iter().map(|fault| &*fault.traceback).collect();
         Err(ToolError::new(kind, reasons.join("\n\n")))

@@ -14,8 +14,8 @@ use levity_core::CancelToken;
 use tokio::sync::oneshot;
 
 use crate::engine::{self, Job, Stretch, watch};
-use crate::fault::{Fault, FaultKind};
-use crate::limits::Limits;
+use crate::fault::{ProgramFault, ProgramFaultKind};
+use crate::limits::ProgramLimits;
 use crate::place::STACK;
 
 /// What tells a process that it is a worker.
@@ -121,17 +121,20 @@ pub(crate) enum Lost {
 }
 
 impl Lost {
-    pub(crate) fn fault(&self) -> Fault {
+    pub(crate) fn fault(&self) -> ProgramFault {
         match self {
-            Self::Ended(Some(status)) if status.code() == Some(watch::OVERTIME) => {
-                Fault::new(FaultKind::Time, "the time is up, and the program did not stop: do less at a time")
-            }
-            Self::Ended(_) => Fault::new(
-                FaultKind::Crashed,
+            Self::Ended(Some(status)) if status.code() == Some(watch::OVERTIME) => ProgramFault::new(
+                ProgramFaultKind::Time,
+                "the time is up, and the program did not stop: do less at a time",
+            ),
+            Self::Ended(_) => ProgramFault::new(
+                ProgramFaultKind::Crashed,
                 "the interpreter ran out of memory or stack: hold less at a time, and nest less deeply",
             ),
-            Self::Before => Fault::new(FaultKind::Crashed, "the interpreter did not start"),
-            Self::Garbled => Fault::new(FaultKind::Crashed, "the interpreter's answer cannot be read"),
+            Self::Before => ProgramFault::new(ProgramFaultKind::Crashed, "the interpreter did not start"),
+            Self::Garbled => {
+                ProgramFault::new(ProgramFaultKind::Crashed, "the interpreter's answer cannot be read")
+            }
         }
     }
 }
@@ -156,7 +159,7 @@ impl Worker {
         self.jobs
     }
 
-    pub(crate) async fn run(&mut self, job: Arc<[u8]>, limits: &Limits) -> Result<Stretch, Lost> {
+    pub(crate) async fn run(&mut self, job: Arc<[u8]>, limits: &ProgramLimits) -> Result<Stretch, Lost> {
         self.jobs += 1;
         // What comes from the worker is not trusted: text may double in JSON, and base64 adds a third.
         let parts = limits.snapshot.saturating_add(limits.result).saturating_add(limits.output);

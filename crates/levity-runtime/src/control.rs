@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{Ask, Command, ControlError, Decision, EffectId, Message, Resolution, RunId};
+use levity_core::{Ask, ControlCommand, ControlError, Decision, EffectId, Message, Resolution, RunId};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,7 +53,7 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn pause(&self) -> Result<(), ControlError> {
-        self.command(Command::Pause).await
+        self.command(ControlCommand::Pause).await
     }
 
     /// Goes on after a pause.
@@ -61,7 +61,7 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn resume(&self) -> Result<(), ControlError> {
-        self.command(Command::Resume).await
+        self.command(ControlCommand::Resume).await
     }
 
     /// Ends the run now. What is under way is dropped, and open calls are answered with an error, so
@@ -70,7 +70,7 @@ impl Control {
     /// # Errors
     /// When the run is not running.
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
-        self.command(Command::Cancel { reason: reason.into() }).await
+        self.command(ControlCommand::Cancel { reason: reason.into() }).await
     }
 
     /// Says something, to be taken in before the next call of a model.
@@ -79,7 +79,7 @@ impl Control {
     /// When the run is not running, or has a lot to take in already.
     pub async fn say(&self, message: impl Into<Message>) -> Result<(), ControlError> {
         let message = Arc::new(message.into());
-        self.command(Command::Say { message }).await
+        self.command(ControlCommand::Say { message }).await
     }
 
     /// Allows what was asked.
@@ -151,12 +151,12 @@ impl Control {
     }
 
     /// Tells each run that is meant.
-    async fn command(&self, command: Command) -> Result<(), ControlError> {
+    async fn command(&self, command: ControlCommand) -> Result<(), ControlError> {
         let mut told = Told::default();
         for to in self.meant() {
             told.add(match command {
                 // What holds up a run holds up those below it.
-                Command::Pause | Command::Resume => to.tell_all(&command).await,
+                ControlCommand::Pause | ControlCommand::Resume => to.tell_all(&command).await,
                 _ => to.order(What::Command(command.clone())).await,
             })?;
         }
@@ -176,7 +176,7 @@ impl Control {
         asks.await.map_err(|_| ControlError::NotRunning(self.run.clone()))
     }
 
-    async fn tell_all(&self, command: &Command) -> Result<(), ControlError> {
+    async fn tell_all(&self, command: &ControlCommand) -> Result<(), ControlError> {
         self.order(What::Command(command.clone())).await?;
         // A run that is told to go on may begin others, so the list is looked at until it has nobody new.
         let mut told = BTreeSet::new();
@@ -242,14 +242,14 @@ impl Order {
     /// The reason for the end, if the order is a cancel.
     fn cancels(&self) -> Option<&str> {
         match &self.what {
-            What::Command(Command::Cancel { reason }) => Some(reason),
+            What::Command(ControlCommand::Cancel { reason }) => Some(reason),
             _ => None,
         }
     }
 }
 
 pub(crate) enum What {
-    Command(Command),
+    Command(ControlCommand),
     Decide(EffectId, Decision),
     Resolve(EffectId, Resolution),
     Asks(oneshot::Sender<Vec<Ask>>),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
-    Approver, Ask, CancelToken, Command, ControlError, Digest, Divergence, Effect, EffectCx, EffectId, Event,
-    EventKind, Executor, Intervention, Limit, Limits, Live, LiveSink, Machine, Outcome, Post, Record, RunId,
-    RunLog, RuntimeError, Timestamp, Values, World,
+    Approver, Ask, CancelToken, ControlCommand, ControlError, Digest, Divergence, Effect, EffectCx, EffectId,
+    Event, EventKind, Executor, Intervention, Limit, Limits, LiveEvents, LiveSink, Machine, Outcome, Record,
+    RunId, RunLog, RunRequest, RuntimeError, Timestamp, Values, World,
 };
 use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes};
 use tokio::sync::oneshot;
@@ -493,9 +493,9 @@ impl<M: Machine + 'static> Driver<M> {
     fn effect_cx(&self, id: EffectId) -> EffectCx {
         let run = self.core.run().clone();
         let start = self.core.start_of(id);
-        let live = self.around.hub.as_ref().map_or_else(Live::default, |hub| {
+        let live = self.around.hub.as_ref().map_or_else(LiveEvents::default, |hub| {
             let world = self.around.shared.world.clone();
-            Live::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq: start.seq }))
+            LiveEvents::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq: start.seq }))
         });
         let values = self.around.given.as_ref().map(|given| given.values.clone());
         EffectCx::new(run, id, live)
@@ -518,7 +518,7 @@ impl<M: Machine + 'static> Driver<M> {
             biased;
             () = parent_cancelled(self.around.cancel.as_ref()) => {
                 let (now, reason) = (self.now(), "the run above it ended".to_owned());
-                let _ = self.core.command(now, Command::Cancel { reason });
+                let _ = self.core.command(now, ControlCommand::Cancel { reason });
             }
             () = passed(&mut self.deadline) => {
                 self.deadline = None;
@@ -602,7 +602,7 @@ async fn next_order(line: &mut Option<Line>) -> Order {
 }
 
 /// What others have left for the run; a journal that keeps nothing has nothing.
-async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<Post>, RuntimeError> {
+async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<RunRequest>, RuntimeError> {
     if keeps { Ok(log.posted().await?) } else { pending().await }
 }
 

@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::events::Events;
 use crate::run::{Afterwards, finish};
 use crate::runnable::{End, Runnable};
-use crate::runtime::JobHandle;
+use crate::runtime::MachineRunHandle;
 
 /// A run under way. Awaiting it gives what it comes to; dropping it stops it.
 ///
@@ -25,7 +25,7 @@ pub struct RunHandle<W: Runnable> {
 
 enum State<W: Runnable> {
     Driven {
-        handle: JobHandle<W::Machine>,
+        handle: MachineRunHandle<W::Machine>,
         what: W,
         after: Afterwards,
     },
@@ -34,7 +34,7 @@ enum State<W: Runnable> {
 }
 
 impl<W: Runnable> RunHandle<W> {
-    pub(crate) fn new(handle: JobHandle<W::Machine>, what: W, after: Afterwards) -> Self {
+    pub(crate) fn new(handle: MachineRunHandle<W::Machine>, what: W, after: Afterwards) -> Self {
         Self { control: handle.control().clone(), state: State::Driven { handle, what, after } }
     }
 
@@ -60,8 +60,8 @@ impl<W: Runnable> RunHandle<W> {
     }
 
     /// The text of the run's own replies, as it comes; that of the runs below it is among the [`events`](Self::events).
-    pub fn text(&mut self) -> Text {
-        Text { run: self.id().clone(), events: self.events() }
+    pub fn text(&mut self) -> ReplyText {
+        ReplyText { run: self.id().clone(), events: self.events() }
     }
 
     /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left.
@@ -194,12 +194,12 @@ impl<W: Runnable> fmt::Debug for RunHandle<W> {
 
 /// The text of a run's replies, as it comes; see [`RunHandle::text`].
 #[derive(Debug)]
-pub struct Text {
+pub struct ReplyText {
     run: RunId,
     events: Events,
 }
 
-impl Text {
+impl ReplyText {
     /// The next piece, or `None` after the last one.
     pub async fn next(&mut self) -> Option<String> {
         loop {
@@ -218,7 +218,7 @@ impl Text {
     }
 }
 
-impl Stream for Text {
+impl Stream for ReplyText {
     type Item = String;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<String>> {

@@ -54,21 +54,21 @@ pub use archive::{export, import, remove_ended_before};
 pub use control::Control;
 pub use events::{Events, Watcher};
 pub use files::FileJournal;
-pub use handle::{RunHandle, Text};
+pub use handle::{ReplyText, RunHandle};
 pub use inspect::{asks, replay_run};
 pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use levity_driver::{Replay, changes, check_setup, replay};
 pub use levity_system::SystemWorld;
-pub use report::{Comparison, ReportStep, RunReport};
+pub use report::{ReportStep, RunComparison, RunReport};
 pub use run::Run;
 pub use runnable::{
     Beginning, Conversational, End, LeaseFuture, Made, Observer, RunOrigin, Runnable, Typed, TypedOutput,
 };
-pub use runtime::{Done, Job, JobHandle, Runtime, Stopped};
+pub use runtime::{EndedMachine, MachineRun, MachineRunHandle, Runtime, StoppedMachine};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;
-pub use tell::Told;
+pub use tell::Delivery;
 
 /// What levity's other crates need; not for use by hand.
 #[doc(hidden)]

@@ -124,7 +124,7 @@ impl Calls {
 /// Its `Display` is a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct RunComparison {
     /// The one.
     pub left: RunReport,
     /// The other.
@@ -135,7 +135,7 @@ pub struct Comparison {
     pub same_answer: bool,
 }
 
-impl Comparison {
+impl RunComparison {
     /// Compares two runs.
     pub fn new(left: RunReport, right: RunReport) -> Self {
         let pairs = left.steps.iter().zip(&right.steps);
@@ -145,7 +145,7 @@ impl Comparison {
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for RunComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |name: &str, left: &dyn fmt::Display, right: &dyn fmt::Display| {
             writeln!(f, "{name:<12} {:<36} {}", left.to_string(), right)
@@ -167,7 +167,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-impl Comparison {
+impl RunComparison {
     fn parting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = |run: &RunReport| match run.steps.get(self.same_steps) {
             Some(step) => format!("{} {}", step.name, step.args),

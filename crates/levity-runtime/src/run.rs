@@ -15,7 +15,7 @@ use crate::drive::Given;
 use crate::events::Watcher;
 use crate::handle::RunHandle;
 use crate::runnable::{Conversational, End, Machined, Observer, RunOrigin, Runnable, Typed, TypedOutput};
-use crate::runtime::{Done, Job, Stopped};
+use crate::runtime::{EndedMachine, MachineRun, StoppedMachine};
 
 /// A run that is about to begin, to go on or to go another way: await it for what it gives, or set something first.
 #[must_use = "a run does nothing until it is awaited or started"]
@@ -188,7 +188,7 @@ impl<W: Runnable> Run<W> {
     }
 
     /// The job, and what is left to do at its end.
-    fn into_job(mut self) -> Result<(Job<W::Machine>, Afterwards), Error> {
+    fn into_job(mut self) -> Result<(MachineRun<W::Machine>, Afterwards), Error> {
         let observer = self.observer();
         let Self { what, mode, id, limits, watcher, park, given } = self;
         let mut job = job(&what, mode, limits)?.given(given);
@@ -216,25 +216,27 @@ fn job<W: Runnable>(
     what: &W,
     mode: Mode<W::Input>,
     limits: Option<Box<Limits>>,
-) -> Result<Job<W::Machine>, Error> {
+) -> Result<MachineRun<W::Machine>, Error> {
     let (executor, again) = (what.executor(), what.clone());
     let job = match mode {
         Mode::New(input) => {
             let limits = limits.unwrap_or_else(|| Box::new(what.limits()));
             let job = match what.begin(*input, &limits)?.0 {
-                Machined::Now(machine) => Job::new(machine, executor),
-                Machined::Later(machine) => Job::deferred(machine, executor),
+                Machined::Now(machine) => MachineRun::new(machine, executor),
+                Machined::Later(machine) => MachineRun::deferred(machine, executor),
             };
             return Ok(job.limits(*limits));
         }
         Mode::Resume(run) => {
             let leasing = what.clone();
-            Job::resume(run, executor, move |kind, state| again.restore(kind, state))
+            MachineRun::resume(run, executor, move |kind, state| again.restore(kind, state))
                 .leased(move |machine| leasing.lease(machine))
         }
-        Mode::Fork { from, after } => Job::fork(from, after, executor, move |kind, state| async move {
-            again.adapt(again.restore(&kind, &state)?).await
-        }),
+        Mode::Fork { from, after } => {
+            MachineRun::fork(from, after, executor, move |kind, state| async move {
+                again.adapt(again.restore(&kind, &state)?).await
+            })
+        }
     };
     Ok(match limits {
         Some(limits) => job.limits(*limits),
@@ -306,18 +308,18 @@ impl<W: Runnable> IntoFuture for Run<W> {
 /// Does what is left to do when a run has ended, and says what it gives.
 pub(crate) async fn finish<W: Runnable>(
     what: W,
-    ended: Result<Done<W::Machine>, Stopped<W::Machine>>,
+    ended: Result<EndedMachine<W::Machine>, StoppedMachine<W::Machine>>,
     after: Afterwards,
 ) -> End<W::Output> {
     if let Some(after) = after {
         after.await;
     }
     match ended {
-        Ok(Done { run, machine }) => match machine.ending().cloned() {
+        Ok(EndedMachine { run, machine }) => match machine.ending().cloned() {
             Some(ending) => End::Ended(what.conclude(Reached::new(run, ending, machine))),
             None => End::Stopped(RuntimeError::Lost(run).into()),
         },
-        Err(Stopped { run, machine, error }) => {
+        Err(StoppedMachine { run, machine, error }) => {
             let partial = machine.and_then(|machine| {
                 let ending = machine.so_far(Status::Failed(Failure::Internal(error.to_string())));
                 what.conclude(Reached::new(run, ending, machine)).err()?.partial().cloned()

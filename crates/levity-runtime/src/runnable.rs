@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message, Reached,
-    RunId,
+    ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message, Reached, RunId,
+    SharedError,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -221,7 +221,7 @@ impl<T> End<T> {
 }
 
 /// A lease that is waited for.
-pub type LeaseFuture = BoxFuture<'static, Result<Lease, Cause>>;
+pub type LeaseFuture = BoxFuture<'static, Result<Lease, SharedError>>;
 
 /// A machine, and what its run holds while it is driven.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ pub struct Beginning<M>(pub(crate) Machined<M>);
 
 pub(crate) enum Machined<M> {
     Now(M),
-    Later(BoxFuture<'static, Result<Made<M>, Cause>>),
+    Later(BoxFuture<'static, Result<Made<M>, SharedError>>),
 }
 
 impl<M> Beginning<M> {
@@ -258,7 +258,7 @@ impl<M> Beginning<M> {
     }
 
     /// It has yet to be made, which is part of the run: within its time, and until it is cancelled.
-    pub fn later(machine: impl Future<Output = Result<Made<M>, Cause>> + Send + 'static) -> Self {
+    pub fn later(machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static) -> Self {
         Self(Machined::Later(Box::pin(machine)))
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Cause, Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, RunId, RuntimeError,
-    Secrets, World,
+    Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, RunId, RuntimeError, Secrets,
+    SharedError, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -98,9 +98,12 @@ impl Runtime {
     /// with a journal that keeps its records, it can be resumed from there.
     ///
     /// # Errors
-    /// When the run could not be driven to an end; [`Stopped`] has what it had reached. A run that
+    /// When the run could not be driven to an end; [`StoppedMachine`] has what it had reached. A run that
     /// *ended* badly is no error here: its machine's ending says so.
-    pub async fn run<M: Machine + 'static>(&self, job: Job<M>) -> Result<Done<M>, Stopped<M>> {
+    pub async fn run<M: Machine + 'static>(
+        &self,
+        job: MachineRun<M>,
+    ) -> Result<EndedMachine<M>, StoppedMachine<M>> {
         let (run, driven) = self.driver(job, None, Above::here()).await;
         settle(run, driven)
     }
@@ -109,7 +112,7 @@ impl Runtime {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start<M: Machine + 'static>(&self, mut job: Job<M>) -> JobHandle<M> {
+    pub fn start<M: Machine + 'static>(&self, mut job: MachineRun<M>) -> MachineRunHandle<M> {
         let run = job.id.get_or_insert_with(|| RunId::random(&*self.shared.world)).clone();
         let board = Arc::new(Switchboard::default());
         let hub = Arc::new(Hub::new(job.watcher.take()));
@@ -121,12 +124,12 @@ impl Runtime {
             let (run, driven) = runtime.driver(job, Some((line, inner_hub)), above).await;
             settle(run, driven)
         });
-        JobHandle { control: Control::new(run.clone(), board), run, hub, events: Some(events), task }
+        MachineRunHandle { control: Control::new(run.clone(), board), run, hub, events: Some(events), task }
     }
 
     async fn driver<M: Machine + 'static>(
         &self,
-        job: Job<M>,
+        job: MachineRun<M>,
         attached: Option<(Line, Arc<Hub>)>,
         above: Above,
     ) -> (RunId, Driven<M>) {
@@ -151,7 +154,7 @@ impl Runtime {
 
     async fn begin<M: Machine + 'static>(
         &self,
-        job: Job<M>,
+        job: MachineRun<M>,
         attached: Option<(Line, Arc<Hub>)>,
         above: Above,
     ) -> Begun<M> {
@@ -318,7 +321,7 @@ impl Runtime {
     async fn prepare<M>(
         &self,
         run: &RunId,
-        machine: BoxFuture<'static, Result<Made<M>, Cause>>,
+        machine: BoxFuture<'static, Result<Made<M>, SharedError>>,
         time: Option<Duration>,
         line: &mut Option<Line>,
     ) -> Result<Made<M>, RuntimeError> {
@@ -331,7 +334,7 @@ impl Runtime {
                 Err(RuntimeError::Cancelled { run, reason })
             }
             () = passed(&**world, time) => {
-                let cause = Cause::new("its time was up before it could begin");
+                let cause = SharedError::new("its time was up before it could begin");
                 Err(RuntimeError::Prepare { run, cause })
             }
         }
@@ -396,13 +399,13 @@ struct ForkPlan<M> {
 enum Origin<M> {
     Fork(Box<ForkPlan<M>>),
     New(Box<M>),
-    Later(BoxFuture<'static, Result<Made<M>, Cause>>),
+    Later(BoxFuture<'static, Result<Made<M>, SharedError>>),
     Stored(Restore<M>, Option<Leasing<M>>),
 }
 
 /// A run to be driven.
 #[must_use = "a job does nothing until a runtime drives it"]
-pub struct Job<M> {
+pub struct MachineRun<M> {
     origin: Origin<M>,
     executor: Arc<dyn Executor>,
     /// In a box, since a run that has begun keeps the room of its job.
@@ -416,7 +419,7 @@ pub struct Job<M> {
     given: Option<Arc<Given>>,
 }
 
-impl<M> Job<M> {
+impl<M> MachineRun<M> {
     fn of(origin: Origin<M>, executor: Arc<dyn Executor>) -> Self {
         let (limits, id, watcher, audit, name, before, given) = (None, None, None, None, None, None, None);
         Self { origin, executor, limits, id, watcher, park: false, audit, name, before, given }
@@ -429,7 +432,7 @@ impl<M> Job<M> {
 
     /// A new run whose machine has yet to be made; making it is part of the run.
     pub fn deferred(
-        machine: impl Future<Output = Result<Made<M>, Cause>> + Send + 'static,
+        machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self::of(Origin::Later(Box::pin(machine)), executor)
@@ -514,7 +517,7 @@ impl<M> Job<M> {
     }
 }
 
-impl<M> Job<M> {
+impl<M> MachineRun<M> {
     /// Folds the run again from its journal when it has ended, and those below it, and fails when one does not
     /// come out the same: it tells a machine that is not deterministic. `restore` builds the machine again.
     pub fn audit<F>(mut self, restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static) -> Self
@@ -533,7 +536,7 @@ impl<M> Job<M> {
     }
 }
 
-impl<M> fmt::Debug for Job<M> {
+impl<M> fmt::Debug for MachineRun<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job").field("id", &self.id).field("limits", &self.limits).finish_non_exhaustive()
     }
@@ -542,7 +545,7 @@ impl<M> fmt::Debug for Job<M> {
 /// A run that ended.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Done<M> {
+pub struct EndedMachine<M> {
     /// The run.
     pub run: RunId,
     /// Its machine; the ending is there.
@@ -552,7 +555,7 @@ pub struct Done<M> {
 /// A run that could not be driven to its end.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Stopped<M> {
+pub struct StoppedMachine<M> {
     /// The run.
     pub run: RunId,
     /// Its machine as it was left, unless it could not even be built.
@@ -561,24 +564,24 @@ pub struct Stopped<M> {
     pub error: RuntimeError,
 }
 
-fn settle<M>(run: RunId, driven: Driven<M>) -> Result<Done<M>, Stopped<M>> {
+fn settle<M>(run: RunId, driven: Driven<M>) -> Result<EndedMachine<M>, StoppedMachine<M>> {
     match driven {
-        Ok(machine) => Ok(Done { run, machine }),
-        Err((machine, error)) => Err(Stopped { run, machine, error }),
+        Ok(machine) => Ok(EndedMachine { run, machine }),
+        Err((machine, error)) => Err(StoppedMachine { run, machine, error }),
     }
 }
 
 /// A run under way. Awaiting it gives its end; dropping it stops it.
 #[must_use = "dropping the handle stops the run"]
-pub struct JobHandle<M> {
+pub struct MachineRunHandle<M> {
     run: RunId,
     control: Control,
     hub: Arc<Hub>,
     events: Option<Events>,
-    task: JoinHandle<Result<Done<M>, Stopped<M>>>,
+    task: JoinHandle<Result<EndedMachine<M>, StoppedMachine<M>>>,
 }
 
-impl<M> JobHandle<M> {
+impl<M> MachineRunHandle<M> {
     /// The run's id.
     pub fn id(&self) -> &RunId {
         &self.run
@@ -603,27 +606,27 @@ impl<M> JobHandle<M> {
     }
 }
 
-impl<M> Future for JobHandle<M> {
-    type Output = Result<Done<M>, Stopped<M>>;
+impl<M> Future for MachineRunHandle<M> {
+    type Output = Result<EndedMachine<M>, StoppedMachine<M>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.task).poll(cx).map(|joined| match joined {
             Ok(ended) => ended,
             Err(_) => {
                 let run = self.run.clone();
-                Err(Stopped { error: RuntimeError::Lost(run.clone()), run, machine: None })
+                Err(StoppedMachine { error: RuntimeError::Lost(run.clone()), run, machine: None })
             }
         })
     }
 }
 
-impl<M> Drop for JobHandle<M> {
+impl<M> Drop for MachineRunHandle<M> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl<M> fmt::Debug for JobHandle<M> {
+impl<M> fmt::Debug for MachineRunHandle<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("JobHandle").field(&self.run).finish()
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunQuery, RunSummary, Timestamp,
-    World,
+    Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunRequest, RunSummary,
+    Timestamp, World,
 };
 
 use crate::Durability;
@@ -252,7 +252,7 @@ impl Journal for SqliteJournal {
         Err(JournalError::busy(&driven))
     }
 
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         let post = file::json(post, "what is posted")?;
         self.writer()?.ask(|reply| Work::Post { run: run.clone(), post, reply }).await
     }

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use levity_core::{
-    Command, ControlError, EffectId, EffectKind, EffectNote, Entry, Executor, JournalErrorKind, OpenRun,
-    Outcome, Post, Record, Resolution, RunId, RuntimeError, ToolCall, ToolResult,
+    ControlCommand, ControlError, EffectId, EffectKind, EffectNote, Entry, Executor, JournalErrorKind,
+    OpenRun, Outcome, Record, Resolution, RunId, RunRequest, RuntimeError, ToolCall, ToolResult,
 };
 
 use crate::drive::screen::{has_words, screened_post, stepped_in};
@@ -11,7 +11,7 @@ use crate::runtime::Runtime;
 /// What became of something that a run was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Told {
+pub enum Delivery {
     /// It is in the run's journal. Nobody drives the run; it goes by it when it is resumed.
     Written,
     /// It was left for the process that drives the run, which takes it shortly. Words for a run that has guards and that
@@ -40,7 +40,7 @@ impl Runtime {
     /// # Errors
     /// When there is no such run, it has ended, it does not ask or wait for that, it is driven by a process that this
     /// journal cannot reach, or nobody can ask its guards ([`ControlError::Unheard`]).
-    pub async fn tell(&self, run: &RunId, post: Post) -> Result<Told, RuntimeError> {
+    pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, RuntimeError> {
         self.tell_heard(None, run, post).await
     }
 
@@ -54,8 +54,8 @@ impl Runtime {
         &self,
         executor: &dyn Executor,
         run: &RunId,
-        post: Post,
-    ) -> Result<Told, RuntimeError> {
+        post: RunRequest,
+    ) -> Result<Delivery, RuntimeError> {
         self.tell_heard(Some(executor), run, post).await
     }
 
@@ -63,13 +63,13 @@ impl Runtime {
         &self,
         by: Option<&dyn Executor>,
         run: &RunId,
-        post: Post,
-    ) -> Result<Told, RuntimeError> {
+        post: RunRequest,
+    ) -> Result<Delivery, RuntimeError> {
         match self.journal().open(run).await {
             Ok(open) => self.write(by, run, open, post).await,
             Err(error) if error.kind() == JournalErrorKind::Busy => {
                 self.journal().post(run, &post).await?;
-                Ok(Told::Posted)
+                Ok(Delivery::Posted)
             }
             Err(error) => Err(error.into()),
         }
@@ -80,15 +80,15 @@ impl Runtime {
         by: Option<&dyn Executor>,
         run: &RunId,
         mut open: OpenRun,
-        post: Post,
-    ) -> Result<Told, RuntimeError> {
+        post: RunRequest,
+    ) -> Result<Delivery, RuntimeError> {
         let Some(last) = open.records.last() else { return Err(RuntimeError::NotFound(run.clone())) };
         if matches!(last.entry, Entry::Ended(_)) {
             return Err(ControlError::NotRunning(run.clone()).into());
         }
         let seq = last.seq.saturating_add(1);
         let mut entries = vec![entry(run, &open.records, post.clone())?];
-        let (mut told, words) = (Ok(Told::Written), has_words(&post));
+        let (mut told, words) = (Ok(Delivery::Written), has_words(&post));
         let screener = by.filter(|_| words).and_then(|executor| executor.inspect().screener);
         match (by, screener) {
             (_, Some(screener)) => {
@@ -116,9 +116,9 @@ impl Runtime {
     }
 
     /// Leaves words for whoever drives the run next, and has its guards look at them.
-    async fn leave(&self, run: &RunId, post: &Post) -> Result<Told, RuntimeError> {
+    async fn leave(&self, run: &RunId, post: &RunRequest) -> Result<Delivery, RuntimeError> {
         match self.journal().post(run, post).await {
-            Ok(()) => Ok(Told::Posted),
+            Ok(()) => Ok(Delivery::Posted),
             Err(error) if error.kind() == JournalErrorKind::Busy => {
                 Err(ControlError::Unheard(run.clone()).into())
             }
@@ -128,21 +128,21 @@ impl Runtime {
 }
 
 /// The entry for what a run is told, if it makes sense to it.
-fn entry(run: &RunId, records: &[Record], post: Post) -> Result<Entry, ControlError> {
+fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, ControlError> {
     let begun = |effect: EffectId, kinds: fn(&EffectNote) -> bool| {
         let not_asked = ControlError::NotAsked { run: run.clone(), effect };
         under_way(records).remove(&effect).filter(|note| kinds(note)).ok_or(not_asked)
     };
     match post {
-        Post::Command(Command::Say { .. }) if said(records) >= levity_driver::MAX_SAID => {
+        RunRequest::Command(ControlCommand::Say { .. }) if said(records) >= levity_driver::MAX_SAID => {
             Err(ControlError::Full(run.clone()))
         }
-        Post::Command(command) => Ok(Entry::Commanded(command)),
-        Post::Decide { effect, decision } => {
+        RunRequest::Command(command) => Ok(Entry::Commanded(command)),
+        RunRequest::Decide { effect, decision } => {
             begun(effect, |note| note.kind == EffectKind::Ask)?;
             Ok(Entry::finished(effect, Outcome::Decision(decision)))
         }
-        Post::Resolve { effect, resolution } => {
+        RunRequest::Resolve { effect, resolution } => {
             let note = begun(effect, |note| note.kind == EffectKind::Tool && !note.class.may_repeat())?;
             Ok(resolved(effect, note, resolution))
         }
@@ -156,8 +156,8 @@ fn hears(records: &[Record]) -> bool {
 }
 
 /// The call that a decision is on, without its arguments: these are in no record.
-fn call_of(records: &[Record], post: &Post) -> Option<ToolCall> {
-    let Post::Decide { effect, .. } = post else { return None };
+fn call_of(records: &[Record], post: &RunRequest) -> Option<ToolCall> {
+    let RunRequest::Decide { effect, .. } = post else { return None };
     let note = under_way(records).remove(effect)?;
     let id = note.call.clone().unwrap_or_else(|| "".into());
     Some(ToolCall::new(id, &*note.name, serde_json::Value::Null))
@@ -180,7 +180,7 @@ fn under_way(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
 fn said(records: &[Record]) -> usize {
     let called = |record: &&Record| !matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model);
     let since = records.iter().rev().take_while(called);
-    since.filter(|record| matches!(record.entry, Entry::Commanded(Command::Say { .. }))).count()
+    since.filter(|record| matches!(record.entry, Entry::Commanded(ControlCommand::Say { .. }))).count()
 }
 
 fn resolved(effect: EffectId, note: &EffectNote, resolution: Resolution) -> Entry {

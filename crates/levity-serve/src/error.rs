@@ -1,7 +1,7 @@
 use std::io;
 
 use levity_core::text::chain;
-use levity_core::{Cause, RunId};
+use levity_core::{RunId, SharedError};
 
 /// What the methods of this crate return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -79,7 +79,7 @@ pub enum Error {
         run: RunId,
         /// Why.
         #[source]
-        cause: Cause,
+        cause: SharedError,
     },
     /// A command did not reach its run.
     #[error(transparent)]
@@ -145,7 +145,7 @@ impl Error {
     }
 
     pub(crate) fn run(run: &RunId, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Run { run: run.clone(), cause: Cause::new(cause) }
+        Self::Run { run: run.clone(), cause: SharedError::new(cause) }
     }
 }
 

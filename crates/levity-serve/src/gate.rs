@@ -26,7 +26,7 @@ use crate::token::Token;
 ///
 /// A browser that was led to a name which an attacker resolves to this machine says so in its `Host` and `Origin`; neither is let in.
 #[derive(Clone)]
-pub struct Gate {
+pub struct AccessControl {
     token: Option<Token>,
     /// Tokens with names, beside it.
     tokens: Tokens,
@@ -40,7 +40,7 @@ pub struct Gate {
     proofs: Option<Arc<Challenger>>,
 }
 
-impl Gate {
+impl AccessControl {
     /// Lets in whoever shows this token.
     pub fn new(token: Token) -> Self {
         Self { token: Some(token), is_open: false, ..Self::open() }
@@ -324,14 +324,19 @@ pub(crate) enum Serves {
 
 /// The gate of one listener, and what it remembers of those who came.
 pub(crate) struct Door {
-    gate: Gate,
+    gate: AccessControl,
     serves: Serves,
     failures: Arc<Failures>,
     log: Option<AccessLog>,
 }
 
 impl Door {
-    pub(crate) fn new(gate: Gate, serves: Serves, failures: Failures, log: Option<AccessLog>) -> Self {
+    pub(crate) fn new(
+        gate: AccessControl,
+        serves: Serves,
+        failures: Failures,
+        log: Option<AccessLog>,
+    ) -> Self {
         Self { gate, serves, failures: Arc::new(failures), log }
     }
 
@@ -439,7 +444,7 @@ impl Drop for Noted {
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for AccessControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate")
             .field("token", &self.token)
@@ -458,7 +463,7 @@ mod tests {
 
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
-    fn check(gate: &Gate, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
+    fn check(gate: &AccessControl, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
@@ -468,7 +473,7 @@ mod tests {
 
     #[test]
     fn hosts_and_origins_are_those_of_this_machine() {
-        let gate = Gate::open();
+        let gate = AccessControl::open();
         for host in
             ["localhost", "localhost:80", "127.0.0.1:8888", "127.9.9.9", "[::1]", "[::1]:8888", "LOCALHOST:1"]
         {
@@ -493,14 +498,14 @@ mod tests {
         check(&gate, &[], Err(Refusal::Host));
         check(&gate, &[("host", "localhost"), ("host", "evil.example")], Err(Refusal::Host));
         check(&gate, &[("host", "localhost"), ("origin", "null")], Err(Refusal::Origin));
-        let wide = Gate::open().hosts(["App.example"]).origins(["https://app.example"]);
+        let wide = AccessControl::open().hosts(["App.example"]).origins(["https://app.example"]);
         check(&wide, &[("host", "app.example:444"), ("origin", "https://app.example")], Ok(Caller::owner()));
         check(&wide, &[("host", "app.example"), ("origin", "http://app.example")], Err(Refusal::Origin));
     }
 
     #[test]
     fn the_token_must_be_shown() {
-        let gate = Gate::new(Token::new(TOKEN).unwrap());
+        let gate = AccessControl::new(Token::new(TOKEN).unwrap());
         let host = ("host", "localhost");
         check(&gate, &[host], Err(Refusal::NoToken));
         check(&gate, &[host, ("authorization", "Basic 0123456789abcdef")], Err(Refusal::NoToken));
@@ -523,7 +528,7 @@ mod tests {
 
     #[test]
     fn host_in_the_request_line_counts_as_much_as_the_header() {
-        let gate = Gate::open().hosts(["app.example"]);
+        let gate = AccessControl::open().hosts(["app.example"]);
         for (uri, host, known) in [
             ("http://localhost/x", "localhost", true),
             ("http://127.0.0.1:80/x", "localhost", true),
@@ -552,16 +557,17 @@ mod tests {
         let host = ("host", "localhost");
         let shown = ("authorization", &*format!("Bearer {}", ci.reveal()));
         let caller = tokens.find(ci.reveal()).unwrap();
-        for gate in
-            [Gate::named(tokens.clone()), Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens.clone())]
-        {
+        for gate in [
+            AccessControl::named(tokens.clone()),
+            AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens.clone()),
+        ] {
             assert!(gate.has_token());
             check(&gate, &[host, shown], Ok(caller.clone()));
             check(&gate, &[host], Err(Refusal::NoToken));
             check(&gate, &[host, ("authorization", "Bearer 0123456789abcdeX")], Err(Refusal::WrongToken));
         }
-        let gate = Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+        let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
         check(&gate, &[host, ("authorization", &format!("Bearer {TOKEN}"))], Ok(Caller::owner()));
-        check(&Gate::named(Tokens::new()), &[host, shown], Err(Refusal::WrongToken));
+        check(&AccessControl::named(Tokens::new()), &[host, shown], Err(Refusal::WrongToken));
     }
 }

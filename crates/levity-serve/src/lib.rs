@@ -16,7 +16,7 @@
 //! ```
 //!
 //! - [`Runs`] works on goals for others by anything [`Runnable`](levity_runtime::Runnable): an agent, a swarm, a team. A run goes on when whoever asked for it has left.
-//! - A [`Listener`] lets in only those who pass its [`Gate`]: on the loopback by default, with a [`Token`], from pages of this machine.
+//! - A [`Listener`] lets in only those who pass its [`AccessControl`]: on the loopback by default, with a [`Token`], from pages of this machine.
 //! - [`bridge`] is a workspace and an agent that other programs' agents work with.
 //! - [`http`] offers runs to web pages and other programs.
 //! - Nobody who reads slowly, or not at all, holds up a run.
@@ -48,12 +48,12 @@ pub use access::{Caller, TokenInfo, TokenScope, Tokens};
 pub use access_log::{AccessLog, AccessRecord};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{Item, Reader};
-pub use gate::Gate;
+pub use gate::AccessControl;
 #[cfg(feature = "sqlite")]
 pub use library::RecallLibrary;
 pub use library::{Document, Hit, Library, LibraryError, WorkspaceLibrary};
 pub use listen::{ConnectionLimits, ListenNotice, Listener, check_exposure};
 pub use offer::{AgentServer, ClientAgent, TextPrompts};
-pub use runner::{MessageSink, Runner, Setup, Started};
-pub use runs::{LiveRun, Order, Outcome, Runs, Standing};
+pub use runner::{MessageSink, RunSetup, Runner, Started};
+pub use runs::{LiveRun, NewRun, RunOutcome, RunStatus, Runs};
 pub use token::Token;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Cause, ToolError};
+use levity_core::{SharedError, ToolError};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -163,7 +163,7 @@ impl Document {
 pub struct LibraryError {
     message: String,
     #[source]
-    cause: Option<Cause>,
+    cause: Option<SharedError>,
 }
 
 impl LibraryError {
@@ -175,7 +175,7 @@ impl LibraryError {
     /// Says why.
     #[must_use]
     pub fn with_source(mut self, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.cause = Some(Cause::new(cause));
+        self.cause = Some(SharedError::new(cause));
         self
     }
 }

@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access_log::AccessLog;
 use crate::error::{Error, Result};
-use crate::gate::{Door, Gate, Serves};
+use crate::gate::{AccessControl, Door, Serves};
 
 mod answers;
 mod failures;
@@ -97,7 +97,7 @@ impl Default for ConnectionLimits {
 pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
-    gate: Gate,
+    gate: AccessControl,
     limits: ConnectionLimits,
     header_time: Duration,
     send_time: Duration,
@@ -123,7 +123,7 @@ impl Listener {
     ///
     /// # Errors
     /// When the address makes no sense, is taken, or can be reached from other machines while the gate asks for no token.
-    pub async fn bind(address: &str, gate: Gate) -> Result<Self> {
+    pub async fn bind(address: &str, gate: AccessControl) -> Result<Self> {
         let failed = |source| Error::Listen { address: address.to_owned(), source };
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         let bound = tcp.local_addr().map_err(failed)?;

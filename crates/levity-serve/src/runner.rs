@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{Ask, Cause, ConversationId, Event, Message, RunId};
+use levity_core::{Ask, ConversationId, Event, Message, RunId, SharedError};
 use levity_runtime::{Control, End, Run, Runnable, Runtime, Watcher};
 
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub trait Runner: Send + Sync {
     ///
     /// # Errors
     /// When it cannot begin as it is wanted.
-    fn start(&self, goal: &str, setup: Setup) -> Result<Started>;
+    fn start(&self, goal: &str, setup: RunSetup) -> Result<Started>;
 
     /// Goes on with a run of the journal that nobody drives.
     ///
@@ -52,7 +52,7 @@ pub trait Runner: Send + Sync {
 /// How a run is to begin.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Setup {
+pub struct RunSetup {
     /// Its id.
     pub id: RunId,
     /// The conversation that it is part of.
@@ -67,7 +67,7 @@ pub struct Setup {
 /// Takes the messages of a run.
 pub type MessageSink = Arc<dyn Fn(&[Arc<Message>]) + Send + Sync>;
 
-impl Setup {
+impl RunSetup {
     /// A run of this id, whose events go to `watcher`.
     pub fn new(id: impl Into<RunId>, watcher: Watcher) -> Self {
         Self { id: id.into(), conversation: None, watcher, on_messages: None }
@@ -81,7 +81,7 @@ impl Setup {
     }
 }
 
-impl Setup {
+impl RunSetup {
     /// Takes the messages of the run at its end.
     #[must_use]
     pub fn with_messages(mut self, sink: Option<MessageSink>) -> Self {
@@ -90,7 +90,7 @@ impl Setup {
     }
 }
 
-impl fmt::Debug for Setup {
+impl fmt::Debug for RunSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Setup").field("id", &self.id).finish_non_exhaustive()
     }
@@ -104,12 +104,12 @@ pub struct Started {
     pub control: Control,
     /// Gives why the run could not be driven to its end, if it could not; how it ended is among its events. Dropping it
     /// stops the run.
-    pub ended: Pin<Box<dyn Future<Output = Option<Cause>> + Send>>,
+    pub ended: Pin<Box<dyn Future<Output = Option<SharedError>> + Send>>,
 }
 
 impl Started {
     /// A run that has begun, and its end: `None` when it had one, be it good or bad.
-    pub fn new(control: Control, ended: impl Future<Output = Option<Cause>> + Send + 'static) -> Self {
+    pub fn new(control: Control, ended: impl Future<Output = Option<SharedError>> + Send + 'static) -> Self {
         Self { control, ended: Box::pin(ended) }
     }
 }
@@ -133,8 +133,8 @@ where
         self.keeps_conversations()
     }
 
-    fn start(&self, goal: &str, setup: Setup) -> Result<Started> {
-        let Setup { id, conversation, watcher, on_messages } = setup;
+    fn start(&self, goal: &str, setup: RunSetup) -> Result<Started> {
+        let RunSetup { id, conversation, watcher, on_messages } = setup;
         let mut input = W::Input::from(goal.to_owned());
         if let Some(conversation) = conversation {
             let place = W::conversation(&mut input);
@@ -172,7 +172,7 @@ fn started<W: Runnable>(run: Run<W>, on_messages: Option<MessageSink>) -> Starte
                 None
             }
             End::Ended(Err(_)) => None,
-            End::Stopped(error) => Some(Cause::new(error)),
+            End::Stopped(error) => Some(SharedError::new(error)),
         }
     })
 }

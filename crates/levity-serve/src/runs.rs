@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use levity_core::text::is_blank;
 use levity_core::{
-    Ask, Cause, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery, RunSummary,
-    World,
+    Ask, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery, RunSummary,
+    SharedError, World,
 };
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
@@ -15,7 +15,7 @@ use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Reader};
 use crate::quota::{Quota, TokenShare};
-use crate::runner::{MessageSink, Runner, Setup, Started};
+use crate::runner::{MessageSink, RunSetup, Runner, Started};
 
 mod live;
 mod queue;
@@ -23,9 +23,9 @@ mod reads;
 mod standing;
 mod tell;
 
-pub use live::{LiveRun, Outcome};
+pub use live::{LiveRun, RunOutcome};
 use queue::KeptPlace;
-pub use standing::Standing;
+pub use standing::RunStatus;
 pub(crate) use tell::Way;
 
 /// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so is what was under way,
@@ -94,7 +94,7 @@ struct Known {
 /// What is to be done.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Order {
+pub struct NewRun {
     /// In words.
     pub goal: String,
     /// The conversation that the run is part of.
@@ -105,7 +105,7 @@ pub struct Order {
     on_messages: Option<MessageSink>,
 }
 
-impl Order {
+impl NewRun {
     /// A goal to work on.
     pub fn new(goal: impl Into<String>) -> Self {
         Self { goal: goal.into(), conversation: None, id: None, watcher: None, on_messages: None }
@@ -141,7 +141,7 @@ impl Order {
 }
 
 /// Shows nothing of what is to be done.
-impl fmt::Debug for Order {
+impl fmt::Debug for NewRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Order")
             .field("conversation", &self.conversation)
@@ -254,12 +254,12 @@ impl Runs {
     ///
     /// # Panics
     /// When called outside a tokio runtime.
-    pub fn start(&self, order: Order) -> Result<Arc<LiveRun>> {
+    pub fn start(&self, order: NewRun) -> Result<Arc<LiveRun>> {
         self.start_for(&Caller::owner(), order)
     }
 
     /// As [`start`](Self::start), for somebody who may have a share of the runs only.
-    pub(crate) fn start_for(&self, caller: &Caller, order: Order) -> Result<Arc<LiveRun>> {
+    pub(crate) fn start_for(&self, caller: &Caller, order: NewRun) -> Result<Arc<LiveRun>> {
         self.start_by(&*self.inner.runner, caller, order)
     }
 
@@ -268,7 +268,7 @@ impl Runs {
         &self,
         runner: &dyn Runner,
         caller: &Caller,
-        order: Order,
+        order: NewRun,
     ) -> Result<Arc<LiveRun>> {
         self.check_prompt(&order.goal)?;
         let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
@@ -276,10 +276,10 @@ impl Runs {
             return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
         }
         let place =
-            self.admit(&id, self.feed(&id), Standing::of_goal(&order.goal), &Whose::Caller(caller))?;
+            self.admit(&id, self.feed(&id), RunStatus::of_goal(&order.goal), &Whose::Caller(caller))?;
         let watcher = self.watcher(&place.run, order.watcher);
         let setup =
-            Setup::new(id, watcher).with_conversation(order.conversation).with_messages(order.on_messages);
+            RunSetup::new(id, watcher).with_conversation(order.conversation).with_messages(order.on_messages);
         let started = runner.start(&order.goal, setup)?;
         Ok(self.attend(place, started))
     }
@@ -317,7 +317,7 @@ impl Runs {
         }
         let feed = self.feed(id);
         told.iter().for_each(|event| feed.push(event));
-        let admitted = self.admit(id, feed, Standing::of(id, &told), &whose);
+        let admitted = self.admit(id, feed, RunStatus::of(id, &told), &whose);
         drop(whose);
         let place = match admitted {
             Ok(place) => place,
@@ -384,10 +384,10 @@ impl Runs {
     ///
     /// # Errors
     /// When there is no such run.
-    pub async fn standing(&self, id: &RunId) -> Result<Standing> {
+    pub async fn standing(&self, id: &RunId) -> Result<RunStatus> {
         match self.known_here(id) {
             Some(run) => Ok(run.standing()),
-            None => Ok(Standing::of(id, &self.history(id).await?)),
+            None => Ok(RunStatus::of(id, &self.history(id).await?)),
         }
     }
 
@@ -398,7 +398,7 @@ impl Runs {
 
     /// Whether a run could not be driven to its end here, so that others may have gone on with it.
     fn is_left(&self, run: &LiveRun) -> bool {
-        self.runtime().journal().keeps() && matches!(run.ended(), Some(Outcome::Stopped(_)))
+        self.runtime().journal().keeps() && matches!(run.ended(), Some(RunOutcome::Stopped(_)))
     }
 
     /// The questions that wait for a decision in a run and those below it, whoever drives it.
@@ -449,7 +449,7 @@ impl Runs {
     }
 
     /// Takes a run in, if there is room or a place was kept for it.
-    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: Standing, whose: &Whose<'_>) -> Result<Place> {
+    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: RunStatus, whose: &Whose<'_>) -> Result<Place> {
         let run = Arc::new(LiveRun::new(id.clone(), whose.tenant(), feed, standing));
         let mut known = self.known();
         let queued = match whose {
@@ -498,7 +498,7 @@ impl Runs {
         let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            let stopped: Option<Cause> = started.ended.await;
+            let stopped: Option<SharedError> = started.ended.await;
             place.run.finish(stopped);
             let runs = place.inner.clone();
             drop(place);
@@ -575,7 +575,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // This counts only where nothing was said of its end: it is driven no more.
-        self.run.finish(Some(Cause::new(Error::NotUnderWay(self.run.id().clone()))));
+        self.run.finish(Some(SharedError::new(Error::NotUnderWay(self.run.id().clone()))));
         if let Some(inner) = self.inner.upgrade() {
             let runs = Runs { inner };
             runs.retire(self);

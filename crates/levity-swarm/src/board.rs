@@ -31,9 +31,9 @@ use serde::{Deserialize, Serialize};
 /// | a key | one line of [`MAX_KEY`](Self::MAX_KEY) bytes without backticks; what is beyond is cut |
 /// | what stood in an entry before | the last [`MAX_HISTORY`](Self::MAX_HISTORY), 2,000 bytes of each |
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Entry>", into = "Vec<Entry>")]
+#[serde(try_from = "Vec<BoardEntry>", into = "Vec<BoardEntry>")]
 pub struct Board {
-    entries: Vec<Entry>,
+    entries: Vec<BoardEntry>,
     places: BTreeMap<Arc<str>, usize>,
     bytes: usize,
 }
@@ -41,7 +41,7 @@ pub struct Board {
 /// What stands under a key of a [`Board`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct BoardEntry {
     /// Where.
     pub key: Arc<str>,
     /// The words.
@@ -57,7 +57,7 @@ pub struct Entry {
     pub history: Vec<Earlier>,
 }
 
-/// What stood in an [`Entry`] before.
+/// What stood in an [`BoardEntry`] before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Earlier {
@@ -97,12 +97,12 @@ impl Board {
     pub const MAX_HISTORY: usize = 8;
 
     /// What stands under a key.
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&BoardEntry> {
         self.entries.get(*self.places.get(key)?)
     }
 
     /// The entries, in the order in which their keys were first written.
-    pub fn iter(&self) -> std::slice::Iter<'_, Entry> {
+    pub fn iter(&self) -> std::slice::Iter<'_, BoardEntry> {
         self.entries.iter()
     }
 
@@ -128,7 +128,7 @@ impl Board {
         content: &str,
         by: &Arc<str>,
         round: u32,
-    ) -> Result<Option<&Entry>, Refusal> {
+    ) -> Result<Option<&BoardEntry>, Refusal> {
         let key = clean_key(key);
         let place = self.places.get(&*key).copied();
         let before = place.map(|place| &*self.entries[place].content);
@@ -144,7 +144,7 @@ impl Board {
                 self.entries[place].rewrite(content.into(), by.clone(), round);
                 &self.entries[place]
             }
-            None => self.add(Entry::first(key.into(), content.into(), by.clone(), round)),
+            None => self.add(BoardEntry::first(key.into(), content.into(), by.clone(), round)),
         };
         Ok(Some(entry))
     }
@@ -163,7 +163,7 @@ impl Board {
         if self.entries.len() < Self::MAX_ENTRIES { Ok(()) } else { Err(Refusal::TooMany) }
     }
 
-    fn add(&mut self, entry: Entry) -> &Entry {
+    fn add(&mut self, entry: BoardEntry) -> &BoardEntry {
         let place = self.entries.len();
         self.places.insert(entry.key.clone(), place);
         self.entries.push(entry);
@@ -171,7 +171,7 @@ impl Board {
     }
 }
 
-impl Entry {
+impl BoardEntry {
     fn first(key: Arc<str>, content: Arc<str>, by: Arc<str>, round: u32) -> Self {
         Self { key, content, by, version: 1, round, history: Vec::new() }
     }
@@ -205,10 +205,10 @@ pub(crate) fn clean_key(key: &str) -> String {
     one_line(plain.trim_start(), Board::MAX_KEY)
 }
 
-impl TryFrom<Vec<Entry>> for Board {
+impl TryFrom<Vec<BoardEntry>> for Board {
     type Error = String;
 
-    fn try_from(entries: Vec<Entry>) -> Result<Self, String> {
+    fn try_from(entries: Vec<BoardEntry>) -> Result<Self, String> {
         let mut board = Self::default();
         for mut entry in entries {
             let twice = board.places.contains_key(&entry.key);
@@ -227,15 +227,15 @@ impl TryFrom<Vec<Entry>> for Board {
     }
 }
 
-impl From<Board> for Vec<Entry> {
+impl From<Board> for Vec<BoardEntry> {
     fn from(board: Board) -> Self {
         board.entries
     }
 }
 
 impl<'a> IntoIterator for &'a Board {
-    type Item = &'a Entry;
-    type IntoIter = std::slice::Iter<'a, Entry>;
+    type Item = &'a BoardEntry;
+    type IntoIter = std::slice::Iter<'a, BoardEntry>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()

@@ -18,7 +18,7 @@ use levity_core::{RunId, Timestamp, estimate_tokens};
 use self::clip::clipped;
 use self::index::Index;
 pub use self::lines::ReadError;
-pub use self::message::{BusMessage, Draft, MessageKind, Recipient};
+pub use self::message::{BusMessage, MessageKind, NewMessage, Recipient};
 pub use self::stream::{Lagged, Messages};
 
 /// The log of what the agents of a swarm say to each other, in the order in which it was said.
@@ -100,8 +100,8 @@ impl Bus {
 
     /// Takes a message in and gives it the next number. An `at` before that of the last message becomes the last
     /// message's. It costs the same however many messages there are.
-    pub fn post(&mut self, draft: Draft, at: Timestamp, run: &RunId) -> &BusMessage {
-        let Draft { from, to, kind, content } = draft;
+    pub fn post(&mut self, draft: NewMessage, at: Timestamp, run: &RunId) -> &BusMessage {
+        let NewMessage { from, to, kind, content } = draft;
         let id = self.last_id().saturating_add(1);
         let message = BusMessage { id, from, to, kind, content, at, run: run.clone() };
         self.push(message)

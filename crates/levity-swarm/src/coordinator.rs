@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use levity_core::{Error, Failure, Limit, Result, Signal, Status, Step as Wants, ToolSpec};
+use levity_core::{Error, Failure, Limit, MachineOutput as Wants, Result, Signal, Status, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::delegated::{Delegated, list};
 use crate::desk::{Came, Desk, Duty};
 use crate::machine::{Play, Shown, read_play};
-use crate::notice::{Notice, PlannedBy};
+use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::Delegation;
-use crate::report::Report;
+use crate::report::WorkerReport;
 use crate::rules::Start;
 
 /// A pattern of your own: it decides who works next, and what the answer is.
@@ -137,17 +137,17 @@ impl<'a> SwarmProgress<'a> {
     }
 
     /// The reports of all rounds, in the order of the plans.
-    pub fn reports(&self) -> &'a [Report] {
+    pub fn reports(&self) -> &'a [WorkerReport] {
         &self.desk.reports
     }
 
     /// The reports of the last round; none at the beginning.
-    pub fn last_round(&self) -> &'a [Report] {
+    pub fn last_round(&self) -> &'a [WorkerReport] {
         &self.desk.reports[self.base..]
     }
 
     /// The report of a delegation.
-    pub fn report(&self, id: &str) -> Option<&'a Report> {
+    pub fn report(&self, id: &str) -> Option<&'a WorkerReport> {
         self.reports().iter().find(|report| &*report.id == id)
     }
 
@@ -294,7 +294,7 @@ impl Coordinated {
             Err(faults) => return self.fail(&format!("its plan cannot be carried out: {faults}"), desk),
         };
         let round = self.round + 1;
-        desk.tell(wants, || Notice::Planned { round, by: PlannedBy::Coordinator, plan: plan.clone() });
+        desk.tell(wants, || SwarmNotice::Planned { round, by: PlannedBy::Coordinator, plan: plan.clone() });
         self.work.take_on(plan, order, BTreeMap::new(), desk, wants);
         self.pump(desk, wants);
     }

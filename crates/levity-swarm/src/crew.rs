@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Limits, Message, Signal, Step as Wants};
+use levity_core::{Limits, MachineOutput as Wants, Message, Signal};
 use levity_graph::{Edges, Schedule};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind, Work};
 use crate::effort::{self, Spent};
-use crate::notice::{Notice, Then};
-use crate::report::{Report, ReportStatus};
+use crate::notice::{FailureAction, SwarmNotice};
+use crate::report::{ReportStatus, WorkerReport};
 use crate::talk;
-use crate::worker::Scope;
+use crate::worker::WorkerMemory;
 
 mod notes;
 mod told;
@@ -71,7 +71,7 @@ struct Seat {
     /// Why the attempt before failed.
     failed: Option<String>,
     /// What is to be on the bus.
-    letters: Vec<Draft>,
+    letters: Vec<NewMessage>,
 }
 
 /// What a worker has come to with one attempt.
@@ -79,11 +79,11 @@ pub(crate) struct Heard {
     /// Who.
     pub(crate) by: Arc<str>,
     /// What is done about a failure; nothing when it is done.
-    pub(crate) then: Option<Then>,
+    pub(crate) then: Option<FailureAction>,
     pub(crate) text: Arc<str>,
     pub(crate) signals: Vec<Signal>,
     /// What it has said to others.
-    pub(crate) said: Vec<Draft>,
+    pub(crate) said: Vec<NewMessage>,
 }
 
 impl Heard {
@@ -170,7 +170,7 @@ impl Crew {
     ) {
         let reports = workers
             .iter()
-            .map(|name| Report::new(format!("round{round}.{name}"), name.clone(), task.clone()));
+            .map(|name| WorkerReport::new(format!("round{round}.{name}"), name.clone(), task.clone()));
         self.plan(reports.collect(), vec![Vec::new(); workers.len()], how, desk);
     }
 
@@ -178,7 +178,7 @@ impl Crew {
     /// of what is left. In a conversation that is kept, one thing is done after the other, in the order of the pieces.
     pub(crate) fn plan(
         &mut self,
-        reports: Vec<Report>,
+        reports: Vec<WorkerReport>,
         mut before: Vec<Vec<u32>>,
         how: How,
         desk: &mut Desk,
@@ -280,7 +280,7 @@ impl Crew {
         let Some(worker) = self.worker(at) else { return work };
         let Some(card) = desk.rules.cards.get(worker) else { return work };
         work.conversation = effort::conversation(worker, desk);
-        if card.scope != Scope::Task && work.conversation.is_none() {
+        if card.scope != WorkerMemory::Task && work.conversation.is_none() {
             work.history = remembered(worker, places, &desk.reports);
         }
         work.limits =
@@ -316,28 +316,28 @@ impl Crew {
         Some(Heard { by, then, text: came.text, signals: came.signals, said })
     }
 
-    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) -> Then {
+    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) -> FailureAction {
         let seat = &mut self.seats[at];
         let then = effort::then(&seat.worker, seat.tried, &seat.before, &why, desk);
         let (worker, error) = (seat.worker.clone(), why.error.clone());
-        seat.letters.push(Draft::new(worker.clone(), self.lead.clone(), MessageKind::Failure, &*error));
+        seat.letters.push(NewMessage::new(worker.clone(), self.lead.clone(), MessageKind::Failure, &*error));
         let report = &mut desk.reports[self.base + at];
         let id = report.id.clone();
         (report.error, seat.failed) = (Some(why.error.clone()), Some(why.error));
         match &then {
-            Then::Retry => self.schedule.ready(number(at), 0),
-            Then::StandIn { worker } => {
+            FailureAction::Retry => self.schedule.ready(number(at), 0),
+            FailureAction::StandIn { worker } => {
                 seat.before.push(std::mem::replace(&mut seat.worker, worker.clone()));
                 (seat.tried, seat.spent) = (0, Spent::default());
                 self.schedule.ready(number(at), 0);
             }
-            Then::Leave => {
+            FailureAction::Leave => {
                 let stopped = why.kind == WhyKind::Stopped;
                 report.status = if stopped { ReportStatus::Stopped } else { ReportStatus::Failed };
                 self.settle(at);
             }
         }
-        desk.tell(wants, || Notice::Failed { id, worker, error, then: then.clone() });
+        desk.tell(wants, || SwarmNotice::Failed { id, worker, error, then: then.clone() });
         then
     }
 
@@ -352,7 +352,7 @@ impl Crew {
         let report = &mut desk.reports[self.base + at];
         (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
         let id = report.id.clone();
-        desk.tell(wants, || Notice::Skipped { id, why });
+        desk.tell(wants, || SwarmNotice::Skipped { id, why });
         self.settle(at);
         self.flush(desk, wants);
     }
@@ -373,7 +373,7 @@ impl Crew {
     }
 
     /// Adds what is to be on the bus.
-    pub(crate) fn letter(&mut self, at: usize, draft: Draft) {
+    pub(crate) fn letter(&mut self, at: usize, draft: NewMessage) {
         if let Some(seat) = self.seats.get_mut(at) {
             seat.letters.push(draft);
         }
@@ -453,12 +453,12 @@ fn number(at: usize) -> u32 {
 fn remembered(
     worker: &Arc<str>,
     places: impl Iterator<Item = usize>,
-    reports: &[Report],
+    reports: &[WorkerReport],
 ) -> Vec<Arc<Message>> {
     /// How many of its tasks it remembers.
     const MOST: usize = 20;
     let own = places.filter_map(|at| reports.get(at));
-    let own: Vec<&Report> = own.filter(|report| report.worker == *worker && report.is_done()).collect();
+    let own: Vec<&WorkerReport> = own.filter(|report| report.worker == *worker && report.is_done()).collect();
     let recent = own.iter().skip(own.len().saturating_sub(MOST));
     recent
         .flat_map(|report| {

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Limit, Signal, Step as Wants};
+use levity_core::{Limit, MachineOutput as Wants, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
 use crate::desk::{Came, Desk};
-use crate::notice::Then;
+use crate::notice::FailureAction;
 use crate::plan::{Delegation, Known, Order, PlanFaults, check};
-use crate::report::{Report, ReportStatus};
-use crate::worker::Scope;
+use crate::report::{ReportStatus, WorkerReport};
+use crate::worker::WorkerMemory;
 
 mod task;
 
@@ -30,7 +30,7 @@ pub(crate) struct Delegated {
     #[serde(skip)]
     pub(crate) ids: BTreeMap<Arc<str>, usize>,
     /// What workers have said to others, by the places of their delegations, of all rounds.
-    notes: BTreeMap<usize, Vec<Draft>>,
+    notes: BTreeMap<usize, Vec<NewMessage>>,
 }
 
 /// A delegation; what came of it is in the report of the same place.
@@ -96,7 +96,7 @@ impl Delegated {
             let Some(delegation) = plan.get_mut(at as usize).and_then(Option::take) else { continue };
             let Delegation { id, worker, task, .. } = &delegation;
             self.ids.insert(id.clone(), self.jobs.len());
-            let mut report = Report::new(id.clone(), worker.clone(), task.clone());
+            let mut report = WorkerReport::new(id.clone(), worker.clone(), task.clone());
             report.again = again.remove(id);
             reports.push(report);
             let needs = needs.iter().map(|need| base + *need as usize).chain(earlier).collect();
@@ -106,7 +106,7 @@ impl Delegated {
         for job in &self.jobs[base..] {
             let Delegation { worker, task, .. } = &job.delegation;
             let to = Recipient::One(worker.clone());
-            desk.post(Draft::new(self.lead, to, MessageKind::Task, task.clone()), wants);
+            desk.post(NewMessage::new(self.lead, to, MessageKind::Task, task.clone()), wants);
         }
     }
 
@@ -143,7 +143,9 @@ impl Delegated {
         let task = self.task(seat, desk);
         let worker = self.crew.worker(seat).and_then(|worker| desk.rules.cards.get(worker));
         let known: Vec<usize> = match worker {
-            Some(card) if card.scope != Scope::Task => (0..self.base()).chain(self.before(at)).collect(),
+            Some(card) if card.scope != WorkerMemory::Task => {
+                (0..self.base()).chain(self.before(at)).collect()
+            }
             _ => Vec::new(),
         };
         self.crew.begin(known.into_iter(), seat, task, desk, wants);
@@ -165,12 +167,14 @@ impl Delegated {
         match heard.then {
             None => {
                 let to = Recipient::One(self.lead.into());
-                self.crew.letter(seat, Draft::new(heard.by, to, MessageKind::Result, heard.text));
+                self.crew.letter(seat, NewMessage::new(heard.by, to, MessageKind::Result, heard.text));
             }
-            Some(Then::StandIn { worker }) => {
+            Some(FailureAction::StandIn { worker }) => {
                 let task = desk.reports[place].task.clone();
-                self.crew
-                    .letter(seat, Draft::new(self.lead, Recipient::One(worker), MessageKind::Task, task));
+                self.crew.letter(
+                    seat,
+                    NewMessage::new(self.lead, Recipient::One(worker), MessageKind::Task, task),
+                );
             }
             Some(_) => {}
         }

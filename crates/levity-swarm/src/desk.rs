@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use levity_core::text::{clipped, head};
 use levity_core::{
-    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, Message, Outcome,
-    OutputSchema, RunId, Signal, Stats, Status, Step as Wants, Usage,
+    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput as Wants,
+    Message, Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::bus::{Bus, BusMessage, Draft, MessageKind, Recipient};
+use crate::bus::{Bus, BusMessage, MessageKind, NewMessage, Recipient};
 use crate::executor::unlimited;
 use crate::names::USER;
-use crate::notice::{Notice, Then};
-use crate::report::{Report, ReportStatus};
+use crate::notice::{FailureAction, SwarmNotice};
+use crate::report::{ReportStatus, WorkerReport};
 use crate::rules::{Rules, Start};
 
 /// What a swarm's patterns work with.
@@ -30,7 +30,7 @@ pub(crate) struct Desk {
     #[serde(serialize_with = "save_bus")]
     pub(crate) bus: Bus,
     /// What was done, in the order of the plans.
-    pub(crate) reports: Vec<Report>,
+    pub(crate) reports: Vec<WorkerReport>,
     /// What the host has said since the run began.
     pub(crate) said: Vec<Arc<str>>,
     /// A limit is near: nothing new is begun but what the answer needs.
@@ -47,7 +47,7 @@ pub(crate) struct Desk {
 struct Saved {
     run: RunId,
     bus: Vec<BusMessage>,
-    reports: Vec<Report>,
+    reports: Vec<WorkerReport>,
     said: Vec<Arc<str>>,
     near: Option<Limit>,
     usage: Usage,
@@ -197,17 +197,17 @@ impl Desk {
         id
     }
 
-    pub(crate) fn tell(&self, wants: &mut Wants, notice: impl FnOnce() -> Notice) {
+    pub(crate) fn tell(&self, wants: &mut Wants, notice: impl FnOnce() -> SwarmNotice) {
         if wants.is_watched() {
             wants.tell(notice().into_event());
         }
     }
 
     /// Puts a message on the bus.
-    pub(crate) fn post(&mut self, draft: Draft, wants: &mut Wants) {
+    pub(crate) fn post(&mut self, draft: NewMessage, wants: &mut Wants) {
         let message = self.bus.post(draft, wants.at(), &self.run);
         if wants.is_watched() {
-            wants.tell(Notice::Message(message.clone()).into_event());
+            wants.tell(SwarmNotice::Message(message.clone()).into_event());
         }
     }
 
@@ -218,7 +218,7 @@ impl Desk {
         report.attempts = report.attempts.saturating_add(1);
         report.worker = worker.clone();
         let (id, attempt) = (report.id.clone(), report.attempts);
-        self.tell(wants, || Notice::Began { id, worker, effect, attempt });
+        self.tell(wants, || SwarmNotice::Began { id, worker, effect, attempt });
     }
 
     /// An attempt has ended, one way or another.
@@ -234,7 +234,7 @@ impl Desk {
         let report = &mut self.reports[at];
         (report.status, report.error) = (ReportStatus::Done, None);
         let (id, worker) = (report.id.clone(), report.worker.clone());
-        self.tell(wants, || Notice::Done { id, worker });
+        self.tell(wants, || SwarmNotice::Done { id, worker });
     }
 
     /// What failed was to be tried again, and is not.
@@ -244,7 +244,7 @@ impl Desk {
         let (id, worker) = (report.id.clone(), report.worker.clone());
         let why = report.error.as_deref().unwrap_or("it failed");
         let error = format!("{why}; it is not tried again, since the limit on {limit} was near");
-        self.tell(wants, || Notice::Failed { id, worker, error, then: Then::Leave });
+        self.tell(wants, || SwarmNotice::Failed { id, worker, error, then: FailureAction::Leave });
     }
 
     /// What came of an effect, if it is one that was wanted.
@@ -278,7 +278,7 @@ impl Desk {
 
     /// Gives the answer to the user, and ends the run.
     pub(crate) fn answer(&mut self, from: impl Into<Arc<str>>, text: String, wants: &mut Wants) {
-        self.post(Draft::new(from, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
+        self.post(NewMessage::new(from, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
         let status = self.answered();
         self.end(status, text, None);
     }
@@ -313,7 +313,7 @@ impl Came {
             Some(value) if text.is_empty() => value.to_string(),
             _ => text,
         };
-        self.text = clipped(&text, Report::MAX_TEXT).into();
+        self.text = clipped(&text, WorkerReport::MAX_TEXT).into();
         (self.usage, self.stats, self.signals, self.said) = (usage, stats, signals, said);
         self.result = match status {
             status if status.is_answer() => Ok(()),

@@ -8,9 +8,9 @@ use levity_graph::{Next, Remedy, after_failure};
 use serde::{Deserialize, Serialize};
 
 use crate::desk::{Came, Desk, Why, WhyKind};
-use crate::notice::Then;
-use crate::report::Report;
-use crate::worker::{Card, Scope};
+use crate::notice::FailureAction;
+use crate::report::WorkerReport;
+use crate::worker::{Card, WorkerMemory};
 
 /// What each of so many may use, so that something is left for the answer. What is not limited for the whole is not limited for
 /// them.
@@ -36,7 +36,7 @@ pub(crate) struct Spent {
 
 impl Spent {
     /// What was used for a report.
-    pub(crate) fn of(report: &Report) -> Self {
+    pub(crate) fn of(report: &WorkerReport) -> Self {
         Self { usage: report.usage, stats: report.stats }
     }
 
@@ -47,7 +47,7 @@ impl Spent {
 }
 
 /// What a worker may use for a task: its own limits, less what it has used, within the share, less what all have used who had it.
-pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &Report) -> Limits {
+pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &WorkerReport) -> Limits {
     bounded(card, &less(*share, &Spent::of(report)), own)
 }
 
@@ -70,8 +70,8 @@ fn less(mut limits: Limits, spent: &Spent) -> Limits {
 /// The conversation that a worker keeps, if it does.
 pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<ConversationId> {
     match &desk.rules.cards.get(worker)?.scope {
-        Scope::Named(id) => Some(id.clone()),
-        Scope::Conversation => {
+        WorkerMemory::Named(id) => Some(id.clone()),
+        WorkerMemory::Conversation => {
             let of_run = desk.start.conversation.as_ref()?;
             Some(ConversationId::new(format!("{of_run}/{worker}")))
         }
@@ -91,8 +91,14 @@ pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<Conversa
 }
 
 /// What is done about a failure: the same worker once more, or who stands in for it and has not had it before.
-pub(crate) fn then(worker: &Arc<str>, tried: u32, before: &[Arc<str>], why: &Why, desk: &Desk) -> Then {
-    let Some(card) = desk.rules.cards.get(worker) else { return Then::Leave };
+pub(crate) fn then(
+    worker: &Arc<str>,
+    tried: u32,
+    before: &[Arc<str>],
+    why: &Why,
+    desk: &Desk,
+) -> FailureAction {
+    let Some(card) = desk.rules.cards.get(worker) else { return FailureAction::Leave };
     let remedy = match why.kind {
         _ if desk.near.is_some() => Remedy::Nothing,
         WhyKind::Stopped => Remedy::Nothing,
@@ -101,8 +107,8 @@ pub(crate) fn then(worker: &Arc<str>, tried: u32, before: &[Arc<str>], why: &Why
     };
     let stand_in = card.stand_in.as_ref().filter(|other| *other != worker).cloned();
     match after_failure(remedy, tried, card.retries, stand_in, before) {
-        Next::Retry => Then::Retry,
-        Next::StandIn(worker) => Then::StandIn { worker },
-        Next::GiveUp => Then::Leave,
+        Next::Retry => FailureAction::Retry,
+        Next::StandIn(worker) => FailureAction::StandIn { worker },
+        Next::GiveUp => FailureAction::Leave,
     }
 }

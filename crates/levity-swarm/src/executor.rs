@@ -8,7 +8,7 @@ use levity_core::{
     PrepareCx, Prepared, Stage, ToolError, ToolErrorKind, World,
 };
 use levity_loop::__private::Guards;
-use levity_loop::{Agent, Errand};
+use levity_loop::{Agent, ChildTask};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -42,8 +42,8 @@ impl Member {
     }
 }
 
-fn errand(work: Work) -> Result<Errand, ToolError> {
-    let mut errand = Errand::new(work.task);
+fn errand(work: Work) -> Result<ChildTask, ToolError> {
+    let mut errand = ChildTask::new(work.task);
     if let Some(conversation) = work.conversation {
         errand = errand.conversation(conversation);
     } else if !work.history.is_empty() {

@@ -7,7 +7,7 @@ use crate::board::Board;
 use crate::bus::Bus;
 use crate::machine::{Shown, SwarmMachine};
 use crate::plan::Delegation;
-use crate::report::{Report, missing};
+use crate::report::{WorkerReport, missing};
 
 /// The result of a swarm's run; see [`Finished`] and [`SwarmDetails`].
 pub type SwarmAnswer = Finished<SwarmDetails>;
@@ -25,22 +25,22 @@ impl SwarmDetails {
     }
 
     /// Who did what, in the order of the plan, the legs, or the turns.
-    pub fn reports(&self) -> &[Report] {
+    pub fn reports(&self) -> &[WorkerReport] {
         &self.machine.desk().reports
     }
 
     /// What came of a delegation, leg or turn.
-    pub fn report(&self, id: &str) -> Option<&Report> {
+    pub fn report(&self, id: &str) -> Option<&WorkerReport> {
         self.reports().iter().find(|report| &*report.id == id)
     }
 
     /// What was not done.
-    pub fn failures(&self) -> impl Iterator<Item = &Report> {
+    pub fn failures(&self) -> impl Iterator<Item = &WorkerReport> {
         self.reports().iter().filter(|report| !report.is_done())
     }
 
     /// What was not done, and was not done again in a later round either: what an answer must do without.
-    pub fn missing(&self) -> impl Iterator<Item = &Report> {
+    pub fn missing(&self) -> impl Iterator<Item = &WorkerReport> {
         missing(self.reports()).into_iter()
     }
 

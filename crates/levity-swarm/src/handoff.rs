@@ -17,7 +17,7 @@ mod record;
 mod tests;
 mod transfer;
 
-pub use carry::Carry;
+pub use carry::HandoffHistory;
 pub(crate) use machine::Handing;
 
 /// An agent has the conversation, and answers or passes it on to another, who goes on with it.
@@ -55,7 +55,7 @@ pub(crate) use machine::Handing;
 /// [`Scope`](crate::Scope) makes no difference here.
 ///
 /// [`SwarmInput::after`](crate::SwarmInput::after) goes on with whoever had the conversation last, who then sees all of it: a
-/// [`Carry`] is for what goes along when it is passed on.
+/// [`HandoffHistory`] is for what goes along when it is passed on.
 ///
 /// # Loops and failures
 /// A worker may pass the conversation on to the same other [`max_repeats`](Self::max_repeats) times, and there are
@@ -76,8 +76,8 @@ pub(crate) use machine::Handing;
 pub struct Handoff {
     first: Arc<str>,
     to: BTreeMap<Arc<str>, Vec<Arc<str>>>,
-    carry: Carry,
-    carry_to: BTreeMap<Arc<str>, Carry>,
+    carry: HandoffHistory,
+    carry_to: BTreeMap<Arc<str>, HandoffHistory>,
     most: u32,
     repeats: u32,
 }
@@ -100,7 +100,7 @@ impl Handoff {
         Self {
             first: worker.into(),
             to: BTreeMap::new(),
-            carry: Carry::default(),
+            carry: HandoffHistory::default(),
             carry_to: BTreeMap::new(),
             most: Self::DEFAULT_HANDOFFS,
             repeats: Self::DEFAULT_REPEATS,
@@ -119,9 +119,9 @@ impl Handoff {
         self
     }
 
-    /// What of the conversation goes along when it is passed on; [`Carry::Everything`] by default.
+    /// What of the conversation goes along when it is passed on; [`HandoffHistory::Everything`] by default.
     #[must_use]
-    pub fn carry(mut self, carry: Carry) -> Self {
+    pub fn carry(mut self, carry: HandoffHistory) -> Self {
         self.carry = carry;
         self
     }
@@ -135,7 +135,7 @@ impl Handoff {
     /// # let _ = handoff;
     /// ```
     #[must_use]
-    pub fn carry_to(mut self, worker: impl Into<Arc<str>>, carry: Carry) -> Self {
+    pub fn carry_to(mut self, worker: impl Into<Arc<str>>, carry: HandoffHistory) -> Self {
         self.carry_to.insert(worker.into(), carry);
         self
     }
@@ -187,7 +187,7 @@ impl Handoff {
     }
 
     /// What goes along to a worker.
-    fn carry_for(&self, to: &str) -> &Carry {
+    fn carry_for(&self, to: &str) -> &HandoffHistory {
         self.carry_to.get(to).unwrap_or(&self.carry)
     }
 }

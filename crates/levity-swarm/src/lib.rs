@@ -41,7 +41,7 @@
 //! after it, so that a run can be repeated), and workers that start others by themselves (an agent with agents as tools does).
 //!
 //! # Features
-//! - `files`, `commands`, `web`: tools of these kinds for the workers that are [`Ready`].
+//! - `files`, `commands`, `web`: tools of these kinds for the workers that are [`ReadyWorkers`].
 
 mod blackboard;
 mod board;
@@ -74,22 +74,22 @@ mod tool;
 mod worker;
 
 pub use blackboard::Blackboard;
-pub use board::{Board, Earlier, Entry};
-pub use bus::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages, ReadError, Recipient};
+pub use board::{Board, BoardEntry, Earlier};
+pub use bus::{Bus, BusMessage, Lagged, MessageKind, Messages, NewMessage, ReadError, Recipient};
 pub use coordinator::{Coordinator, Move, SwarmProgress};
 pub use debate::Debate;
 pub use finished::{SwarmAnswer, SwarmDetails};
-pub use handoff::{Carry, Handoff};
+pub use handoff::{Handoff, HandoffHistory};
 pub use levity_core::{Error, Result};
 pub use lineage::{Lineage, Origin};
 pub use machine::SwarmMachine;
-pub use notice::{Notice, PlannedBy, Then};
+pub use notice::{FailureAction, PlannedBy, SwarmNotice};
 pub use pattern::Pattern;
 pub use plan::{Delegation, PlanFault, PlanFaults};
-pub use ready::Ready;
-pub use report::{Report, ReportStatus};
+pub use ready::ReadyWorkers;
+pub use report::{ReportStatus, WorkerReport};
 pub use router::Router;
 pub use run::SwarmInput;
 pub use swarm::{Swarm, SwarmBuilder};
 pub use tool::SwarmTool;
-pub use worker::{Scope, Worker};
+pub use worker::{Worker, WorkerMemory};

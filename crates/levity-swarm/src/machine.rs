@@ -1,12 +1,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ending, EventKind, Input, Machine, MachineKind, Status, Step as Wants};
+use levity_core::{Ending, EventKind, Input, Machine, MachineKind, MachineOutput as Wants, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::desk::{Came, Desk, Duty};
 use crate::names::USER;
 use crate::pattern;
@@ -135,7 +135,8 @@ impl SwarmMachine {
         /// How many words of the host's are kept for those who begin later.
         const MOST_SAID: usize = 100;
         let content: Arc<str> = text.into();
-        self.desk.post(Draft::new(USER, Recipient::Everybody, MessageKind::Said, content.clone()), wants);
+        self.desk
+            .post(NewMessage::new(USER, Recipient::Everybody, MessageKind::Said, content.clone()), wants);
         if self.desk.said.len() < MOST_SAID {
             self.desk.said.push(content);
         }

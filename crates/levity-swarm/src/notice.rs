@@ -7,11 +7,11 @@ use crate::bus::BusMessage;
 use crate::plan::{Delegation, PlanFaults};
 
 /// What is told of a swarm, beside what is told of every run. In the event stream it is an
-/// [`EventKind::Custom`] of the name [`Notice::NAME`]; [`Notice::of`] reads it.
+/// [`EventKind::Custom`] of the name [`SwarmNotice::NAME`]; [`SwarmNotice::of`] reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Notice {
+pub enum SwarmNotice {
     /// The router is asked for a plan.
     Planning {
         /// Which round, from 1; later ones are about what failed.
@@ -74,7 +74,7 @@ pub enum Notice {
         /// Why.
         error: String,
         /// What is done about it.
-        then: Then,
+        then: FailureAction,
     },
     /// A part is not begun.
     Skipped {
@@ -176,7 +176,7 @@ pub enum PlannedBy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Then {
+pub enum FailureAction {
     /// The same worker tries again.
     Retry,
     /// Another takes the task.
@@ -188,7 +188,7 @@ pub enum Then {
     Leave,
 }
 
-impl Notice {
+impl SwarmNotice {
     /// The name of the events.
     pub const NAME: &'static str = "swarm";
 

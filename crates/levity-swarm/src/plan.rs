@@ -11,7 +11,7 @@ pub(crate) use order::Order;
 pub(crate) use read::{Answered, read};
 
 use crate::names::{did_you_mean, short};
-use crate::report::Report;
+use crate::report::WorkerReport;
 
 /// A piece of work that is given to a worker.
 ///
@@ -211,7 +211,7 @@ pub(crate) struct Known<'a> {
     pub(crate) router: &'a str,
     /// What was delegated in earlier rounds, and what came of it.
     pub(crate) done: &'a BTreeMap<Arc<str>, usize>,
-    pub(crate) reports: &'a [Report],
+    pub(crate) reports: &'a [WorkerReport],
     pub(crate) most: usize,
 }
 
@@ -263,7 +263,7 @@ fn check_dependencies(
 ) {
     for on in one.depends_on.iter().filter(|on| !ids.contains_key(&***on)) {
         match known.done.get(on) {
-            Some(at) if known.reports.get(*at).is_none_or(Report::is_done) => {}
+            Some(at) if known.reports.get(*at).is_none_or(WorkerReport::is_done) => {}
             Some(_) => {
                 faults.push(PlanFault::NotDone { id: short_id(&one.id), on: short(on).into_owned() });
             }

@@ -46,7 +46,7 @@ mod shared;
 /// promise more.
 #[derive(Clone)]
 #[must_use = "it makes workers by `coder`, `reviewer`, `researcher` and `all`"]
-pub struct Ready {
+pub struct ReadyWorkers {
     model: Arc<dyn Model>,
     files: Vec<Arc<dyn Tool>>,
     commands: Option<Arc<dyn Tool>>,
@@ -62,7 +62,7 @@ pub struct Ready {
 
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
-impl Ready {
+impl ReadyWorkers {
     /// Workers on this model, without tools.
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
@@ -247,7 +247,7 @@ fn reads(spec: &ToolSpec) -> bool {
     spec.hints.class == EffectClass::ReadOnly && !spec.hints.destructive
 }
 
-impl fmt::Debug for Ready {
+impl fmt::Debug for ReadyWorkers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names =
             |role| self.tools_of(role).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>();

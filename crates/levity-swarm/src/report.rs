@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What a worker did, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct WorkerReport {
     /// What it was: the id of the delegation, or the number of the leg, turn or round.
     pub id: Arc<str>,
     /// Who did it last.
@@ -35,7 +35,7 @@ pub struct Report {
     pub run: Option<RunId>,
 }
 
-impl Report {
+impl WorkerReport {
     /// How much of what a worker says is kept: 256 KiB. The whole is in its run.
     pub const MAX_TEXT: usize = 256 << 10;
 
@@ -62,7 +62,7 @@ impl Report {
 }
 
 /// What is not done, and was not done again in a later round either.
-pub(crate) fn missing(reports: &[Report]) -> Vec<&Report> {
+pub(crate) fn missing(reports: &[WorkerReport]) -> Vec<&WorkerReport> {
     let mut covered: BTreeSet<&str> = BTreeSet::new();
     // What does something again comes later, and may itself be done again only after that.
     for report in reports.iter().rev() {

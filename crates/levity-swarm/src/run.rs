@@ -15,7 +15,7 @@ use crate::pattern::Kind;
 use crate::plan::{Delegation, Known, check};
 use crate::rules::Start;
 use crate::swarm::Swarm;
-use crate::worker::Scope;
+use crate::worker::WorkerMemory;
 
 /// The input of a swarm's run: the goal, and what belongs to it.
 ///
@@ -105,7 +105,7 @@ impl Runnable for Swarm {
     }
 
     fn keeps_conversations(&self) -> bool {
-        self.inner.rules.cards.values().any(|card| matches!(card.scope, Scope::Conversation))
+        self.inner.rules.cards.values().any(|card| matches!(card.scope, WorkerMemory::Conversation))
     }
 
     fn conversation(input: &mut SwarmInput) -> Option<&mut Option<ConversationId>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levity_core::{Hints, Signal, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::names::{EVERYBODY, ROUTER};
 
 /// The tool that leaves a message.
@@ -39,7 +39,7 @@ pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
 }
 
 /// The messages among what a worker has signalled. One for somebody who is not there is for the router.
-pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) -> Vec<Draft> {
+pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) -> Vec<NewMessage> {
     let sent = signals.iter().filter(|signal| &*signal.name == SEND);
     sent.filter_map(|signal| {
         let text = |key| signal.args.get(key).and_then(Value::as_str);
@@ -49,7 +49,7 @@ pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) ->
             Err(_) if to == EVERYBODY => Recipient::Everybody,
             Err(_) => Recipient::One(ROUTER.into()),
         };
-        Some(Draft::new(worker.clone(), to, MessageKind::Note, content))
+        Some(NewMessage::new(worker.clone(), to, MessageKind::Note, content))
     })
     .collect()
 }

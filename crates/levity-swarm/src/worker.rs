@@ -42,7 +42,7 @@ pub(crate) struct Card {
     pub(crate) timeout: Option<Duration>,
     pub(crate) retries: u32,
     pub(crate) stand_in: Option<Arc<str>>,
-    pub(crate) scope: Scope,
+    pub(crate) scope: WorkerMemory,
     pub(crate) is_swarm: bool,
     /// What a million tokens cost that its model is sent and that it says, if that is known.
     pub(crate) price: Option<Price>,
@@ -58,7 +58,7 @@ pub(crate) enum Does {
 /// What a worker remembers from one task to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Scope {
+pub enum WorkerMemory {
     /// Nothing: each task stands for itself.
     #[default]
     Task,
@@ -96,7 +96,7 @@ impl Worker {
             timeout: None,
             retries: 1,
             stand_in: None,
-            scope: Scope::Task,
+            scope: WorkerMemory::Task,
             price,
             is_swarm: matches!(does, Does::Swarm(_)),
         };
@@ -137,7 +137,7 @@ impl Worker {
     }
 
     /// What it remembers from one task to the next; nothing by default. A worker that is a swarm remembers nothing.
-    pub fn memory(mut self, scope: Scope) -> Self {
+    pub fn memory(mut self, scope: WorkerMemory) -> Self {
         self.card.scope = scope;
         self
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Command, Decision, Divergence, Effect, EffectId, Ending, Event, Limits, Machine, Outcome, Prepared,
-    Record, Resolution, RunId, Timestamp,
+    ControlCommand, Decision, Divergence, Effect, EffectId, Ending, Event, Limits, Machine, Outcome,
+    Prepared, Record, Resolution, RunId, Timestamp,
 };
 use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
 
@@ -192,7 +192,7 @@ impl<M: Machine> ManualHost<M> {
     ///
     /// # Errors
     /// When the machine breaks its contract.
-    pub fn command(&mut self, command: Command) -> Result<bool, Divergence> {
+    pub fn command(&mut self, command: ControlCommand) -> Result<bool, Divergence> {
         let taken = self.driver.command(self.now, command).is_ok();
         self.advance().map(|()| taken)
     }

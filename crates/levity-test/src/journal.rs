@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    Journal, JournalError, JournalErrorKind, OpenRun, Post, Record, RunId, RunLog, RunQuery, RunSummary,
-    Snapshot,
+    Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest,
+    RunSummary, Snapshot,
 };
 
 /// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
@@ -155,7 +155,7 @@ impl Journal for FaultyJournal {
         self.inner.remove(run).await
     }
 
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         self.inner.post(run, post).await
     }
 
@@ -200,11 +200,11 @@ impl RunLog for FaultyLog {
         self.inner.snapshot(snapshot).await
     }
 
-    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         self.inner.posted().await
     }
 
-    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         self.inner.posted_by_now().await
     }
 }

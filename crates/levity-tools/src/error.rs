@@ -1,6 +1,6 @@
 use std::fmt;
 
-use levity_core::Cause;
+use levity_core::SharedError;
 
 /// Why a set of tools, or a dispatcher for them, cannot be made.
 ///
@@ -26,7 +26,7 @@ pub enum Error {
         /// The tool.
         tool: String,
         /// Which of its schemas.
-        side: Side,
+        side: SchemaSide,
         /// What it refers to.
         reference: String,
     },
@@ -36,10 +36,10 @@ pub enum Error {
         /// The tool.
         tool: String,
         /// Which of its schemas.
-        side: Side,
+        side: SchemaSide,
         /// What is wrong with it.
         #[source]
-        cause: Cause,
+        cause: SharedError,
     },
     /// A folder of tools cannot be used.
     #[error("the tools of `{folder}` cannot be had")]
@@ -48,7 +48,7 @@ pub enum Error {
         folder: String,
         /// Why not.
         #[source]
-        cause: Cause,
+        cause: SharedError,
     },
     /// A source has something that it cannot make a tool of.
     #[error("{0}")]
@@ -67,14 +67,14 @@ impl Error {
 
 /// One of a tool's two schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
+pub enum SchemaSide {
     /// Of the arguments.
     Input,
     /// Of the output's value.
     Output,
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for SchemaSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Input => "input",

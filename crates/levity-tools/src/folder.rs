@@ -220,13 +220,14 @@ impl FolderBuilder {
     /// When the folder cannot be read.
     pub fn build(self) -> Result<FolderTools, Error> {
         let name = self.folder.display().to_string();
-        let fail = |cause: levity_core::Cause| Error::Folder { folder: name.clone(), cause };
-        let folder = self.folder.canonicalize().map_err(|error| fail(levity_core::Cause::new(error)))?;
+        let fail = |cause: levity_core::SharedError| Error::Folder { folder: name.clone(), cause };
+        let folder =
+            self.folder.canonicalize().map_err(|error| fail(levity_core::SharedError::new(error)))?;
         let mut loaders = self.loaders;
         #[cfg(feature = "commands")]
         loaders.push(Arc::new(manifest::Manifests::new(&folder, self.sandbox)));
         loaders.extend(LinkedLoader::all());
-        scan(&folder).map_err(|error| fail(levity_core::Cause::new(error)))?;
+        scan(&folder).map_err(|error| fail(levity_core::SharedError::new(error)))?;
         let tools = FolderTools(Arc::new(Inner {
             name: name.clone(),
             folder,

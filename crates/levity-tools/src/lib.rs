@@ -80,8 +80,8 @@ pub use builtin::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchB
 #[cfg(feature = "files")]
 pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
-pub use error::{Error, Side};
+pub use error::{Error, SchemaSide};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};
 pub use policy::{ArgMatch, HintMatch, Policy, Rule, RuleBuilder};
-pub use registry::{Cost, Problem, Registry, RegistryBuilder};
+pub use registry::{Cost, Registry, RegistryBuilder, ToolProblem};
 pub use schema::{Arguments, Schema, SchemaError};

@@ -87,7 +87,7 @@ impl Registry {
     }
 
     /// What the sources offer and the registry had to leave out.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub fn problems(&self) -> Vec<ToolProblem> {
         self.snapshot().problems.clone()
     }
 
@@ -197,14 +197,14 @@ pub(crate) fn tokens(spec: &ToolSpec) -> u64 {
 /// A tool of a source that was left out, or something else that its source has to say; the others are there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Problem {
+pub struct ToolProblem {
     /// The source's name.
     pub source: String,
     /// Why the tool was left out; it names the tool.
     pub error: Error,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ToolProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Error::Source(text) = &self.error {
             return write!(f, "in `{}`: {text}", self.source);

@@ -2,10 +2,10 @@ use std::fmt::Write as _;
 
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
-use levity_core::Cause;
+use levity_core::SharedError;
 use serde_json::Value;
 
-use crate::error::{Error, Side};
+use crate::error::{Error, SchemaSide};
 use crate::text::Short;
 
 pub use of_tool::Arguments;
@@ -72,11 +72,11 @@ impl Schema {
     }
 
     /// Compiles the schema of a tool.
-    pub(crate) fn compile(tool: &str, side: Side, schema: &Value) -> Result<Self, Error> {
+    pub(crate) fn compile(tool: &str, side: SchemaSide, schema: &Value) -> Result<Self, Error> {
         Self::new(schema).map_err(|error| match error {
             SchemaError::Remote(reference) => Error::RemoteReference { tool: tool.into(), side, reference },
             SchemaError::Invalid(flaw) => {
-                Error::InvalidSchema { tool: tool.into(), side, cause: Cause::new(flaw) }
+                Error::InvalidSchema { tool: tool.into(), side, cause: SharedError::new(flaw) }
             }
         })
     }

@@ -7,8 +7,8 @@ use clap::Args;
 use levity::core::Options;
 use levity::core::text::{bare_model_name, one_line};
 use levity::eval::{
-    AgentSubject, Case, CommandSubject, Evaluation, Header, Progress, Results, Selection, Subject, ToolHost,
-    bfcl,
+    AgentSubject, Case, CommandSubject, EvalProgress, Evaluation, Header, Results, Selection, Subject,
+    ToolHost, bfcl,
 };
 use levity::llm::Models;
 use levity::prelude::*;
@@ -130,8 +130,8 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
 }
 
 /// One line for each trial.
-fn line(progress: &Progress<'_>) -> String {
-    let Progress { done, of, passed, unjudged, errors, case, trial, score, .. } = progress;
+fn line(progress: &EvalProgress<'_>) -> String {
+    let EvalProgress { done, of, passed, unjudged, errors, case, trial, score, .. } = progress;
     let verdict = match (trial.error(), score.passed) {
         (Some(error), _) => format!("error: {}", one_line(error, 160)),
         (None, true) => "pass".to_owned(),

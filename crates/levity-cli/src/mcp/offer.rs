@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use levity::agent::AgentBuilder;
 use levity::core::World as _;
-use levity::dag::Parts;
-use levity::mcp::{ServerState, Servers, Wait};
+use levity::dag::AgentParts;
+use levity::mcp::{ServerState, Servers, WaitFor};
 use levity::runtime::SystemWorld;
-use levity::swarm::Ready;
+use levity::swarm::ReadyWorkers;
 
 use super::read;
 use crate::terminal::chain;
@@ -44,7 +44,7 @@ impl McpArgs {
         let builder = Servers::builder().servers(config.into_servers());
         let servers = builder.start().map_err(|error| chain(&error))?;
         tokio::select! {
-            _ = servers.wait(Wait::All) => {}
+            _ = servers.wait(WaitFor::All) => {}
             () = SystemWorld.sleep(Duration::from_secs(self.mcp_wait.into())) => {}
         }
         for status in servers.status() {
@@ -69,7 +69,7 @@ impl Offered {
     }
 
     /// Workers with the tools of the servers: who must change nothing has those that are hinted read-only.
-    pub(crate) fn add_to_ready(&self, ready: Ready) -> Ready {
+    pub(crate) fn add_to_ready(&self, ready: ReadyWorkers) -> ReadyWorkers {
         match &self.0 {
             Some(servers) => ready.tools(servers.helper_tools()).source(servers.clone()),
             None => ready,
@@ -77,7 +77,7 @@ impl Offered {
     }
 
     /// The parts of a team with the servers, each by its name.
-    pub(crate) fn add_to_parts(&self, mut parts: Parts) -> Parts {
+    pub(crate) fn add_to_parts(&self, mut parts: AgentParts) -> AgentParts {
         let Some(servers) = &self.0 else { return parts };
         for server in servers.all() {
             parts = parts.server(server.name(), servers.only([server.name()]));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use levity::core::Timestamp;
-use levity::dag::{Stage, StepStatus, TreeOptions, View, one_line};
+use levity::dag::{PlanStage, PlanView, StepStatus, TreeOptions, one_line};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
@@ -14,7 +14,7 @@ use crate::terminal::harmless;
 const LOG: u16 = 4;
 
 /// Draws the view as it stands now.
-pub(super) fn draw(view: &View, now: Timestamp, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buffer) {
     let mut rows = area.rows();
     let mut put = |text: &str, style: Style| {
         if let Some(row) = rows.next() {
@@ -36,7 +36,7 @@ pub(super) fn draw(view: &View, now: Timestamp, area: Rect, buffer: &mut Buffer)
 }
 
 /// How many rows the tree has, and how many the log with its heading.
-fn share(rows: u16, view: &View) -> (u16, u16) {
+fn share(rows: u16, view: &PlanView) -> (u16, u16) {
     let tree = u16::try_from(view.steps().len() + 1).unwrap_or(u16::MAX);
     // A small screen has no room for both.
     let log = if rows < 2 * (LOG + 1) { 0 } else { LOG + 1 };
@@ -45,7 +45,7 @@ fn share(rows: u16, view: &View) -> (u16, u16) {
 }
 
 /// Where the run stands, on one line.
-fn head(view: &View, now: Timestamp) -> String {
+fn head(view: &PlanView, now: Timestamp) -> String {
     let totals = view.totals();
     let took = view.started().map_or(Duration::ZERO, |started| now.since(started));
     let mut head = format!("{} · {} s", view.stage(), took.as_secs());
@@ -63,11 +63,11 @@ fn head(view: &View, now: Timestamp) -> String {
     if totals.usage.total() > 0 {
         head += &format!(" · {}", totals.usage);
     }
-    if view.stage() == Stage::Ended { head } else { head + " · Ctrl-C cancels" }
+    if view.stage() == PlanStage::Ended { head } else { head + " · Ctrl-C cancels" }
 }
 
 /// As much of the tree as has room, with what is under way in it.
-fn tree(view: &View, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
+fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     let rows = usize::from(rows);
     // What is under way may be far below the first lines.
     let options = TreeOptions::new().width(width.into()).most_lines(usize::MAX).now(now);
@@ -112,7 +112,7 @@ fn colour(line: &str) -> Style {
 }
 
 /// A line of the log: how long after the beginning, in which step, what.
-pub(super) fn log_line(view: &View, line: &levity::dag::LogLine) -> String {
+pub(super) fn log_line(view: &PlanView, line: &levity::dag::LogLine) -> String {
     let since = view.started().map_or(Duration::ZERO, |started| line.at.since(started));
     let time = format!("{:>6.1}s", since.as_secs_f64());
     match &line.step {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use levity::core::{Ask, Decision, Timestamp};
 use levity::dag::{
-    CARRY_OUT_PLAN as CARRY_OUT, Diff, Plan, Step, StepId, Team, TeamAnswer, TreeOptions, View,
+    CARRY_OUT_PLAN as CARRY_OUT, Diff, Plan, PlanView, Step, StepId, Team, TeamAnswer, TreeOptions,
 };
 use levity::prelude::*;
 use levity::runtime::RunHandle;
@@ -20,7 +20,7 @@ use crate::terminal::is_shown_whole;
 pub(super) struct Driven {
     /// Nothing when it was left by a second Ctrl-C.
     pub(super) result: Option<levity::dag::Result<TeamAnswer>>,
-    pub(super) view: View,
+    pub(super) view: PlanView,
     /// Whether it was cancelled from here.
     pub(super) interrupted: bool,
 }
@@ -97,7 +97,7 @@ fn proposed(ask: &Ask) -> String {
     let args = &ask.call.args;
     if let Some(plan) = Plan::deserialize(args).ok().filter(|plan| !plan.steps.is_empty()) {
         let details: String = plan.steps.iter().map(|step| details(step)).collect();
-        return View::of_plan(plan).with_goal("the plan").tree(TreeOptions::new()) + &details;
+        return PlanView::of_plan(plan).with_goal("the plan").tree(TreeOptions::new()) + &details;
     }
     match Diff::deserialize(args) {
         Ok(diff) => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use levity::core::Status;
-use levity::dag::{Error, Faults, StepStatus, TeamAnswer, TreeOptions, View};
+use levity::dag::{Error, Faults, PlanView, StepStatus, TeamAnswer, TreeOptions};
 
 use super::drive::Driven;
 use crate::follow::WAITS;
@@ -70,13 +70,13 @@ fn code(error: &Error, interrupted: bool) -> u8 {
 }
 
 /// The tree and the table, on the standard error.
-fn summary(view: &View) {
+fn summary(view: &PlanView) {
     let text = format!("\n{}\n{}", view.tree(TreeOptions::new()), view.summary());
     let _ = io::stderr().write_all(harmless(&text).as_bytes());
 }
 
 /// Prints the graph.
-pub(crate) fn export(view: &View, drawing: Drawing) {
+pub(crate) fn export(view: &PlanView, drawing: Drawing) {
     say(&match drawing {
         Drawing::Mermaid => view.mermaid(),
         Drawing::Dot => view.dot(),

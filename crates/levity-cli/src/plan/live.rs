@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Stderr};
 use std::time::Duration;
 
 use levity::core::Timestamp;
-use levity::dag::View;
+use levity::dag::PlanView;
 use ratatui_core::backend::Backend as _;
 use ratatui_core::layout::{Position, Size};
 use ratatui_core::terminal::{Terminal, TerminalOptions, Viewport};
@@ -87,7 +87,7 @@ impl Live {
     }
 
     /// Draws the view. A terminal that cannot be written to is left alone.
-    pub(super) fn draw(&mut self, view: &View, now: Timestamp) {
+    pub(super) fn draw(&mut self, view: &PlanView, now: Timestamp) {
         self.last = Some(now);
         let size = size().unwrap_or(SMALLEST);
         if self.drawn.as_ref().is_some_and(|drawn| drawn.size != size) {
@@ -133,7 +133,7 @@ impl Drawn {
         Ok(Self { terminal, size, _silent: Silent::new() })
     }
 
-    fn draw(&mut self, view: &View, now: Timestamp) -> io::Result<()> {
+    fn draw(&mut self, view: &PlanView, now: Timestamp) -> io::Result<()> {
         let mut end = Position::ORIGIN;
         self.terminal.draw(|frame| {
             draw::draw(view, now, frame.area(), frame.buffer_mut());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use levity::core::{Event, Timestamp};
-use levity::dag::View;
+use levity::dag::PlanView;
 
 use super::draw::log_line;
 use super::live::Live;
@@ -37,7 +37,7 @@ pub(super) enum Screen {
 
 impl Screen {
     /// What the view knows already is not printed again.
-    pub(super) fn new(kind: ViewKind, view: &View) -> Self {
+    pub(super) fn new(kind: ViewKind, view: &PlanView) -> Self {
         let plain = || Self::Plain(view.log_count());
         let live = || Live::new().map(|live| Self::Live(Box::new(live)));
         match kind {
@@ -68,7 +68,7 @@ impl Screen {
     }
 
     /// Shows the view.
-    pub(super) fn show(&mut self, view: &View, now: Timestamp) {
+    pub(super) fn show(&mut self, view: &PlanView, now: Timestamp) {
         match self {
             Self::Live(live) => live.draw(view, now),
             Self::Plain(printed) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use levity::dag::{AgentPart, Catalogue, Parts, Sessions, Team, TeamBuilder};
+use levity::dag::{AgentPart, AgentParts, Catalogue, SessionFolder, Team, TeamBuilder};
 use levity::prelude::*;
 use levity::python::RunPython;
 use levity::tools::Policy;
@@ -46,7 +46,7 @@ impl TeamShape {
         max_parallel: Option<usize>,
         files: &[PathBuf],
         runtime: Runtime,
-        sessions: Option<&Sessions>,
+        sessions: Option<&SessionFolder>,
     ) -> Result<(Team, Offered), String> {
         let catalogue = match &self.agents {
             Some(folder) => Catalogue::load(folder).map_err(|error| chain(&error))?,
@@ -58,7 +58,7 @@ impl TeamShape {
         let model = common.model.open_shared(&common.options, tell, || demo::model(pause))?;
         let layers = common.options.layers()?;
         let named = by_name(self.agents.clone());
-        let mut parts = Parts::new(model.clone())
+        let mut parts = AgentParts::new(model.clone())
             .models(move |name| named(name).map(|(model, place)| layers.around(model, &place)))
             .policy(common.asked().fold(Policy::new(), Policy::rule))
             .runtime(runtime.clone());
@@ -88,10 +88,10 @@ impl TeamShape {
 
     fn of_parts(
         &self,
-        (catalogue, parts): (Catalogue, Parts),
+        (catalogue, parts): (Catalogue, AgentParts),
         (common, max_parallel): (&Common, Option<usize>),
         runtime: Runtime,
-        sessions: Option<&Sessions>,
+        sessions: Option<&SessionFolder>,
         judge: &Arc<dyn Model>,
     ) -> Result<Team, String> {
         let mut team = Team::builder()

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity::core::{Event, Timestamp};
-use levity::dag::View;
+use levity::dag::PlanView;
 use tokio::sync::Notify;
 
 use super::screen::{Screen, ViewKind};
@@ -20,14 +20,14 @@ pub(crate) struct Told {
 }
 
 pub(super) struct State {
-    pub(super) view: View,
+    pub(super) view: PlanView,
     pub(super) screen: Screen,
     /// Whether somebody is asked something, and nothing is printed meanwhile.
     pub(super) asking: bool,
 }
 
 impl Told {
-    pub(crate) fn new(view: View, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
+    pub(crate) fn new(view: PlanView, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
         let screen = Screen::new(kind, &view);
         let state = Mutex::new(State { view, screen, asking: false });
         Arc::new(Self { state, news: Notify::new(), logs, park })

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use levity::core::{Entry, Event, Record, RunId, World as _};
-use levity::dag::{Sessions, Team, View};
+use levity::dag::{PlanView, SessionFolder, Team};
 use levity::prelude::*;
 use levity::runtime::{Run, Runnable, replay, replay_run};
 use levity::swarm::Swarm;
@@ -114,7 +114,7 @@ impl Driven {
         self.several.team(&self.agent.made.common, runtime, sessions.as_ref()).await
     }
 
-    async fn sessions(&self) -> Option<Sessions> {
+    async fn sessions(&self) -> Option<SessionFolder> {
         let folder = self.one.place.journal.parent()?;
         let sessions = plan::sessions(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
         sessions.find(self.one.id().as_str()).await.is_ok().then_some(sessions)
@@ -129,7 +129,7 @@ impl Driven {
         let (run, old) = (self.new_id(team, way), self.one.id());
         let restore = |kind: &_, state: &_| team.inspect(kind, state);
         let replayed = replay(&old, way.known(records), restore).map_err(|error| chain(&error))?;
-        let mut view = View::of_run(run.clone());
+        let mut view = PlanView::of_run(run.clone());
         for Event { seq, at, kind, .. } in replayed.events {
             view.apply(&Event::new(run.clone(), seq, at, kind));
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use levity::core::{RunId, RunQuery, RunState, RunSummary, Timestamp};
 use levity::prelude::*;
-use levity::runtime::{Comparison, RunReport};
+use levity::runtime::{RunComparison, RunReport};
 
 use super::{Done, One, read, story};
 use crate::store::Where;
@@ -145,7 +145,7 @@ impl Compare {
         let other = RunId::new(self.other.as_str());
         let right = read(&*journal, &other).await?;
         let (left, right) = (RunReport::of(&self.one.id(), &left), RunReport::of(&other, &right));
-        let comparison = Comparison::new(left, right);
+        let comparison = RunComparison::new(left, right);
         if self.json {
             say_json(&comparison);
         } else {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    Command, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response, RunId,
-    ToolCall,
+    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response,
+    RunId, ToolCall,
 };
 use levity::runtime::__private::AskedCalls;
 use serde_json::Value;
@@ -183,12 +183,12 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
     }
 }
 
-fn commanded(command: &Command) -> String {
+fn commanded(command: &ControlCommand) -> String {
     match command {
-        Command::Say { message } => format!("the host says: {}", short(&message.text())),
-        Command::Cancel { reason } => format!("the host cancels: {reason}"),
-        Command::Pause => "the host pauses".to_owned(),
-        Command::Resume => "the host resumes".to_owned(),
+        ControlCommand::Say { message } => format!("the host says: {}", short(&message.text())),
+        ControlCommand::Cancel { reason } => format!("the host cancels: {reason}"),
+        ControlCommand::Pause => "the host pauses".to_owned(),
+        ControlCommand::Resume => "the host resumes".to_owned(),
         other => format!("the host commands: {other:?}"),
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use levity::core::{
-    Command, EffectId, Entry, Journal, Post, Record, Resolution, RunId, RunSummary, ToolOutput, Waiting,
+    ControlCommand, EffectId, Entry, Journal, Record, Resolution, RunId, RunRequest, RunSummary, ToolOutput,
+    Waiting,
 };
 use levity::prelude::*;
-use levity::runtime::Told;
+use levity::runtime::Delivery;
 
 use super::story::asked;
 use super::{Done, One, read};
@@ -50,7 +51,7 @@ impl Approve {
                 ));
             }
         }
-        tell_in(journal, &run, Post::Decide { effect, decision: Decision::Allow }).await
+        tell_in(journal, &run, RunRequest::Decide { effect, decision: Decision::Allow }).await
     }
 }
 
@@ -70,7 +71,7 @@ impl Deny {
     pub(super) async fn tell(self) -> Done {
         let (journal, records) = self.one.records().await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        tell_in(journal, &run, Post::Decide { effect, decision: Decision::deny(self.reason) }).await
+        tell_in(journal, &run, RunRequest::Decide { effect, decision: Decision::deny(self.reason) }).await
     }
 }
 
@@ -92,7 +93,7 @@ impl Answer {
     pub(super) async fn tell(self) -> Done {
         let (journal, records) = self.one.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        tell_in(journal, &run, Post::Decide { effect, decision: Decision::answer(self.text) }).await
+        tell_in(journal, &run, RunRequest::Decide { effect, decision: Decision::answer(self.text) }).await
     }
 }
 
@@ -108,7 +109,8 @@ pub(crate) struct Cancel {
 impl Cancel {
     pub(super) async fn tell(self) -> Done {
         let (journal, _) = self.one.records().await?;
-        tell_in(journal, &self.one.id(), Post::Command(Command::Cancel { reason: self.reason })).await
+        tell_in(journal, &self.one.id(), RunRequest::Command(ControlCommand::Cancel { reason: self.reason }))
+            .await
     }
 }
 
@@ -142,7 +144,7 @@ impl Resolve {
         };
         let effect = EffectId::new(self.effect);
         let (journal, _) = self.one.own_records(self.trust).await?;
-        tell_in(journal, &self.one.id(), Post::Resolve { effect, resolution }).await
+        tell_in(journal, &self.one.id(), RunRequest::Resolve { effect, resolution }).await
     }
 }
 
@@ -206,10 +208,10 @@ fn has_ended(records: &[Record]) -> bool {
     matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
 }
 
-async fn tell_in(journal: Arc<dyn Journal>, run: &RunId, post: Post) -> Done {
+async fn tell_in(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) -> Done {
     let told = Runtime::new().with_journal(journal.clone()).tell(run, post).await;
     match told.map_err(|error| chain(&error))? {
-        Told::Posted => say(&format!("left for the process that drives run {run}\n")),
+        Delivery::Posted => say(&format!("left for the process that drives run {run}\n")),
         _ => {
             let top = top(&*journal, run).await?;
             say(&format!("written; `levity runs resume` goes on with run {top}\n"));

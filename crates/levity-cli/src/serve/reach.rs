@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use levity::serve::{AccessLog, ConnectionLimits, Gate, Listener, Token, Tokens, check_exposure};
+use levity::serve::{AccessControl, AccessLog, ConnectionLimits, Listener, Token, Tokens, check_exposure};
 
 use crate::terminal::{chain, note};
 use crate::token::token;
@@ -75,21 +75,21 @@ impl Reach {
         Ok(listener.on_notice(|notice| note(&notice.to_string())))
     }
 
-    fn gate(&self, at: &At<'_>) -> Result<Gate, String> {
+    fn gate(&self, at: &At<'_>) -> Result<AccessControl, String> {
         const VARIABLE: &str = "LEVITY_TOKEN";
         let Some(path) = &self.named_tokens else {
-            return Ok(Gate::new(token(VARIABLE, at.token_file, at.token_name)?));
+            return Ok(AccessControl::new(token(VARIABLE, at.token_file, at.token_name)?));
         };
         let tokens = Tokens::from_file(path).map_err(|error| chain(&error))?;
         let given = Token::from_env(VARIABLE).map_err(|error| chain(&error))?;
         if at.token_file.is_some() || given.is_some() {
-            return Ok(Gate::new(token(VARIABLE, at.token_file, at.token_name)?).tokens(tokens));
+            return Ok(AccessControl::new(token(VARIABLE, at.token_file, at.token_name)?).tokens(tokens));
         }
         match tokens.list().as_slice() {
             [] => Err(format!("`{}` has no tokens; add one by `levity serve token add`", path.display())),
             list => {
                 note(&format!("clients show one of the {} tokens in `{}`", list.len(), path.display()));
-                Ok(Gate::named(tokens))
+                Ok(AccessControl::named(tokens))
             }
         }
     }

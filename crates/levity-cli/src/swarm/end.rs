@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use levity::core::{RunId, Status};
-use levity::swarm::{Error, Report, Result, SwarmAnswer};
+use levity::swarm::{Error, Result, SwarmAnswer, WorkerReport};
 use levity_system::files::{open_named, options};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn summary(shown: &Shown<'_>, run: &RunId, finished: &SwarmAnswer) {
 
 /// Says why there is no answer; a program that calls this goes by the code.
 fn failed(error: &Error, interrupted: bool) -> ExitCode {
-    let some = |finished: SwarmAnswer| finished.reports().iter().any(Report::is_done);
+    let some = |finished: SwarmAnswer| finished.reports().iter().any(WorkerReport::is_done);
     match error {
         Error::Parked { run, .. } => {
             let text = format!(

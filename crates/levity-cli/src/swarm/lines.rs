@@ -2,7 +2,7 @@
 
 use levity::core::text::one_line;
 use levity::core::{Delta, Event, EventKind};
-use levity::swarm::{MessageKind, Notice, Origin, PlannedBy, Then};
+use levity::swarm::{FailureAction, MessageKind, Origin, PlannedBy, SwarmNotice};
 
 use crate::follow;
 
@@ -11,7 +11,7 @@ const MOST: usize = 300;
 
 /// An event as a line that begins with where it comes from, if it is worth one.
 pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
-    if let Some(notice) = Notice::of(&event.kind) {
+    if let Some(notice) = SwarmNotice::of(&event.kind) {
         return notice_line(&notice, origin);
     }
     let what = match &event.kind {
@@ -29,16 +29,16 @@ pub(super) fn line(event: &Event, origin: &Origin) -> Option<String> {
     Some(format!("{origin}: {}", one_line(&what, MOST)))
 }
 
-fn notice_line(notice: &Notice, origin: &Origin) -> Option<String> {
+fn notice_line(notice: &SwarmNotice, origin: &Origin) -> Option<String> {
     let of = |worker: &str, what: String| Some(format!("{origin} › {worker}: {}", one_line(&what, MOST)));
     let what = match notice {
-        Notice::Planning { attempt: 1, round: 1, .. } => "the router makes a plan".to_owned(),
-        Notice::Planning { attempt: 1, .. } => "the router makes a plan for what is not done".to_owned(),
-        Notice::Planning { .. } => "the router is asked for a plan once more".to_owned(),
-        Notice::PlanRepaired { mends } => format!("the plan is mended: {mends}"),
-        Notice::PlanRejected { faults, .. } => format!("the plan cannot be carried out: {faults}"),
-        Notice::FellBack { why } => format!("the words of the goal decide: {why}"),
-        Notice::Planned { by, plan, .. } => {
+        SwarmNotice::Planning { attempt: 1, round: 1, .. } => "the router makes a plan".to_owned(),
+        SwarmNotice::Planning { attempt: 1, .. } => "the router makes a plan for what is not done".to_owned(),
+        SwarmNotice::Planning { .. } => "the router is asked for a plan once more".to_owned(),
+        SwarmNotice::PlanRepaired { mends } => format!("the plan is mended: {mends}"),
+        SwarmNotice::PlanRejected { faults, .. } => format!("the plan cannot be carried out: {faults}"),
+        SwarmNotice::FellBack { why } => format!("the words of the goal decide: {why}"),
+        SwarmNotice::Planned { by, plan, .. } => {
             let who = match by {
                 PlannedBy::Keywords => "by words of the goal",
                 PlannedBy::Host => "as given",
@@ -48,21 +48,21 @@ fn notice_line(notice: &Notice, origin: &Origin) -> Option<String> {
             let plan: Vec<_> = plan.iter().map(|one| format!("{} ({})", one.id, one.worker)).collect();
             format!("the plan, {who}: {}", plan.join(", "))
         }
-        Notice::Began { id, worker, attempt: 1, .. } => return of(worker, format!("begins `{id}`")),
-        Notice::Began { id, worker, attempt, .. } => {
+        SwarmNotice::Began { id, worker, attempt: 1, .. } => return of(worker, format!("begins `{id}`")),
+        SwarmNotice::Began { id, worker, attempt, .. } => {
             return of(worker, format!("begins `{id}`, attempt {attempt}"));
         }
-        Notice::Done { id, worker } => return of(worker, format!("has done `{id}`")),
-        Notice::Failed { id, worker, error, then } => {
+        SwarmNotice::Done { id, worker } => return of(worker, format!("has done `{id}`")),
+        SwarmNotice::Failed { id, worker, error, then } => {
             return of(worker, format!("failed at `{id}`: {error}; {}", next(then)));
         }
-        Notice::Skipped { id, why } => format!("`{id}` is left out: {why}"),
-        Notice::Synthesising { .. } => "the results are put together".to_owned(),
-        Notice::Listed { why } => format!("the results are listed: {why}"),
-        Notice::Message(message) if message.kind == MessageKind::Result => {
+        SwarmNotice::Skipped { id, why } => format!("`{id}` is left out: {why}"),
+        SwarmNotice::Synthesising { .. } => "the results are put together".to_owned(),
+        SwarmNotice::Listed { why } => format!("the results are listed: {why}"),
+        SwarmNotice::Message(message) if message.kind == MessageKind::Result => {
             return of(&message.from, format!("answers: {}", message.content));
         }
-        Notice::Message(message) if message.kind == MessageKind::Note => {
+        SwarmNotice::Message(message) if message.kind == MessageKind::Note => {
             return of(&message.from, format!("says to {}: {}", message.to, message.content));
         }
         _ => return None,
@@ -70,10 +70,10 @@ fn notice_line(notice: &Notice, origin: &Origin) -> Option<String> {
     Some(format!("{origin}: {}", one_line(&what, MOST)))
 }
 
-fn next(then: &Then) -> String {
+fn next(then: &FailureAction) -> String {
     match then {
-        Then::Retry => "it tries again".to_owned(),
-        Then::StandIn { worker } => format!("{worker} takes it"),
+        FailureAction::Retry => "it tries again".to_owned(),
+        FailureAction::StandIn { worker } => format!("{worker} takes it"),
         _ => "it is left".to_owned(),
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use levity::core::{Progress, Report, Tool as _, ToolCx, ToolSource as _};
-use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::core::{Progress, Tool as _, ToolCx, ToolReport, ToolSource as _};
+use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::serve::Token;
 use levity::serve::bridge::{BridgeClient, ErrorKind};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ impl Place {
             config = config.env(*name, *value);
         }
         let servers = Servers::builder().server(config).start().unwrap();
-        for status in servers.wait(Wait::All).await {
+        for status in servers.wait(WaitFor::All).await {
             assert!(status.state.is_ready(), "{status:?}");
         }
         servers
@@ -304,7 +304,7 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
     let waits = Arc::new(Notify::new());
     let (reported, mut cx) = (waits.clone(), ToolCx::detached());
     cx.progress = Progress::listen(move |report| {
-        if matches!(report, Report::Text(_)) {
+        if matches!(report, ToolReport::Text(_)) {
             reported.notify_one();
         }
     });
@@ -475,7 +475,7 @@ async fn a_token_file_that_is_named_comes_first() {
         .args(["bridge", "stdio", "--url", &host.url, "--token-file", file.to_str().unwrap()])
         .env(env.0, env.1);
     let bridge = Servers::builder().server(config).start().unwrap();
-    bridge.wait(Wait::All).await;
+    bridge.wait(WaitFor::All).await;
     assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
     assert_eq!(host.end(), Some(0));
 }

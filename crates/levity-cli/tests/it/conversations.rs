@@ -4,7 +4,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use levity::core::{
-    Change, ConversationId, MemoryStore, Part, Role, Summary, Timestamp, ToolCall, ToolResult,
+    ConversationChange, ConversationId, MemoryStore, Part, Role, Summary, Timestamp, ToolCall, ToolResult,
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
@@ -26,14 +26,14 @@ async fn fill(store: Arc<dyn MemoryStore>) {
         Message::new(Role::Tool, [Part::ToolResult(result)]),
         Message::assistant("Seven."),
     ];
-    let save = |id: &str, change: Change| {
+    let save = |id: &str, change: ConversationChange| {
         let (store, id) = (store.clone(), ConversationId::from(id));
         async move { store.save(&id, &change).await.unwrap() }
     };
-    let sums = Change::at(0).with_messages(said).when(Timestamp::from_millis(1_000));
+    let sums = ConversationChange::at(0).with_messages(said).when(Timestamp::from_millis(1_000));
     save("sums", sums.with_summary(Summary::new("They count.", 1))).await;
     let many = (0..300).map(|n| Message::user(format!("line {n}")));
-    save("many", Change::at(0).with_messages(many).when(Timestamp::from_millis(2_000))).await;
+    save("many", ConversationChange::at(0).with_messages(many).when(Timestamp::from_millis(2_000))).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::mcp::{ServerConfig, Servers, WaitFor};
 use serde_json::{Value, json};
 
 use super::{check, command, file, levity, text};
@@ -363,7 +363,7 @@ async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
         let config = ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity")).args(["serve", "mcp"]);
         let config = config.args(args.iter().copied());
         let servers = Servers::builder().server(config).start().unwrap();
-        let status = servers.wait(Wait::All).await;
+        let status = servers.wait(WaitFor::All).await;
         assert!(status[0].state.is_ready(), "{status:?}");
         let answer = servers.get("levity").unwrap().call("query", json!({"prompt": "What is 2 + 5?"})).await;
         servers.stop().await;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use levity::mcp::{ServerConfig, Servers, Wait};
+use levity::mcp::{ServerConfig, Servers, WaitFor};
 use serde_json::{Value, json};
 
 use super::{check, command, levity, text};
@@ -32,7 +32,7 @@ fn program(args: &[&str]) -> ServerConfig {
 
 async fn connect(config: ServerConfig) -> Servers {
     let servers = Servers::builder().server(config).start().unwrap();
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     servers
 }
@@ -80,7 +80,7 @@ async fn over_http_it_wants_its_token() {
     assert_eq!(answer["complete"], true);
     servers.stop().await;
     let refused = Servers::builder().server(with("another-token-altogether")).start().unwrap();
-    let status = refused.wait(Wait::All).await;
+    let status = refused.wait(WaitFor::All).await;
     assert!(!status[0].state.is_ready(), "{status:?}");
     refused.stop().await;
     child.kill().unwrap();

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use levity_core::ContextBlock;
 use levity_sandbox::{Excerpt, PathError, Workspace};
 
-use super::Shown;
+use super::FileExcerpt;
 use super::find::{File, Place};
 
 /// A file as a block within so many tokens; none when there is no room even to say that it is there.
-pub(super) fn read(space: &Workspace, file: &File, tokens: usize) -> (Option<ContextBlock>, Shown) {
+pub(super) fn read(space: &Workspace, file: &File, tokens: usize) -> (Option<ContextBlock>, FileExcerpt) {
     let excerpt = match &file.at {
         Ok((place, _)) => open(space, place, tokens.saturating_mul(4) as u64),
         Err(reason) => Err(reason.clone()),
@@ -18,14 +18,14 @@ pub(super) fn read(space: &Workspace, file: &File, tokens: usize) -> (Option<Con
     let (text, whole) = match excerpt {
         Ok(excerpt) => decode(&excerpt),
         Err(reason) => {
-            return (ContextBlock::new(name, not_shown(&reason)).cut_to(tokens), Shown::no(reason));
+            return (ContextBlock::new(name, not_shown(&reason)).cut_to(tokens), FileExcerpt::no(reason));
         }
     };
     let is_whole = text.len() as u64 >= whole;
     let long = text.len();
     let block = ContextBlock::new(name, text).cut_of(tokens, whole);
     let is_whole = is_whole && block.as_ref().is_some_and(|block| block.text.len() == long);
-    (block, if is_whole { Shown::Whole } else { Shown::Cut })
+    (block, if is_whole { FileExcerpt::Whole } else { FileExcerpt::Cut })
 }
 
 fn open(space: &Workspace, place: &Place, max: u64) -> Result<Excerpt, String> {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     /// Reads a file that was `then` bytes long when it was found.
-    fn read_later(text: Option<&[u8]>, then: u64, tokens: usize) -> (Option<String>, Shown) {
+    fn read_later(text: Option<&[u8]>, then: u64, tokens: usize) -> (Option<String>, FileExcerpt) {
         let folder = tempfile::tempdir().unwrap();
         if let Some(text) = text {
             std::fs::write(folder.path().join("a.md"), text).unwrap();
@@ -106,15 +106,15 @@ mod tests {
     fn what_is_gone_meanwhile_is_noted() {
         let (text, shown) = read_later(None, 5, 100);
         assert_eq!(text.as_deref(), Some("[not shown: it is not there]"));
-        assert_eq!(shown, Shown::no("it is not there"));
+        assert_eq!(shown, FileExcerpt::no("it is not there"));
     }
 
     #[test]
     fn what_has_grown_or_shrunk_meanwhile_is_shown_as_it_is() {
-        assert_eq!(read_later(Some(b"one"), 500, 100), (Some("one".into()), Shown::Whole));
+        assert_eq!(read_later(Some(b"one"), 500, 100), (Some("one".into()), FileExcerpt::Whole));
         let (text, shown) = read_later(Some(&b"0123456\n".repeat(100)), 5, 40);
         assert!(text.unwrap().ends_with("6\n[cut: these are the first 96 of 800 bytes]"));
-        assert_eq!((shown, read_later(Some(b""), 5, 3).0), (Shown::Cut, None));
+        assert_eq!((shown, read_later(Some(b""), 5, 3).0), (FileExcerpt::Cut, None));
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         let (text, shown) = read_later(Some(&b"\xff\xfeh\0i\0".repeat(500)), 3_000, 60);
         let text = text.unwrap();
         assert!(text.starts_with("[this is no UTF-8;") && text.contains("[cut: "), "{text}");
-        assert_eq!(shown, Shown::Cut);
-        assert!(read_later(Some(b"a\xff"), 2, 100).1 == Shown::Whole);
+        assert_eq!(shown, FileExcerpt::Cut);
+        assert!(read_later(Some(b"a\xff"), 2, 100).1 == FileExcerpt::Whole);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use levity_core::WorkspaceView;
 use levity_sandbox::{Entry, Kind, PathError, Workspace};
 
-use super::Listed;
+use super::FileList;
 use super::ignored::{Ignored, MAX_RULES};
 
 /// How many entries are looked at.
@@ -20,10 +20,10 @@ struct Folder {
     depth: usize,
 }
 
-pub(super) fn list(space: &Workspace, max_files: usize) -> Result<Listed, PathError> {
+pub(super) fn list(space: &Workspace, max_files: usize) -> Result<FileList, PathError> {
     let root = Folder { path: String::new(), ignored: Ignored::default(), depth: 0 };
     let view = WorkspaceView::new(space.root().to_string_lossy(), [""; 0]);
-    let listed = Listed { view, ..Listed::default() };
+    let listed = FileList { view, ..FileList::default() };
     let mut walk =
         Walk { space, max_files, left: MAX_ENTRIES, rules: MAX_RULES, listed, queue: VecDeque::new() };
     walk.enter(&root)?;
@@ -43,7 +43,7 @@ struct Walk<'a> {
     left: usize,
     /// How many bytes of rules may still be read.
     rules: u64,
-    listed: Listed,
+    listed: FileList,
     queue: VecDeque<Folder>,
 }
 

@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use levity_context::ContextFiles;
-use levity_core::{ContextAsk, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextLifetime, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 use levity_test::conformance;
 
@@ -27,7 +27,7 @@ async fn files_of_the_folder_come_by_name() {
     ]);
     let found = texts(&files(&place), ENOUGH).await;
     same(&found, &[("B.md", ""), ("a.md", "one"), ("b.md", "two\n")]);
-    assert!(blocks(&files(&place), ENOUGH).await.iter().all(|block| block.lasts == Lasts::Long));
+    assert!(blocks(&files(&place), ENOUGH).await.iter().all(|block| block.lasts == ContextLifetime::Long));
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn who_watches_hears_what_was_taken() {
     place.link(".context/c.md", "/etc/hosts");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let into = heard.clone();
-    let say = move |taken: &[levity_context::Taken]| {
+    let say = move |taken: &[levity_context::ContextFile]| {
         into.lock().unwrap().extend(taken.iter().map(ToString::to_string));
     };
     let files = files(&place).on_read(say);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_context::{ContextExt as _, ContextFn, Sources};
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
 use levity_test::{ManualWorld, conformance};
 
 use crate::{blocks, same, texts};
@@ -83,8 +83,8 @@ async fn a_function_hears_what_it_is_asked_for() {
         |ask: ContextAsk| async move { Ok::<_, ContextError>(format!("{} in {}", ask.goal, ask.budget)) };
     let source = Sources::new().source(ContextFn::new("echo", echo).at_most(50));
     let found = source.blocks(&ContextAsk::new(1_000).for_goal("Tidy up")).await.unwrap();
-    assert_eq!((&*found[0].text, found[0].lasts), ("Tidy up in 50", Lasts::Run));
-    let found = texts(&ContextFn::new("echo", echo).lasting(Lasts::Long), 20).await;
+    assert_eq!((&*found[0].text, found[0].lasts), ("Tidy up in 50", ContextLifetime::Run));
+    let found = texts(&ContextFn::new("echo", echo).lasting(ContextLifetime::Long), 20).await;
     same(&found, &[("echo", " in 20")]);
     let empty = ContextFn::new("empty", |_| async { Ok::<_, ContextError>(" \n".to_owned()) });
     same(&texts(&empty, 100).await, &[]);

@@ -3,8 +3,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    Content, Fees, History, Media, Message, Opaque, Options, OutputSchema, Part, Role, ToolCall, ToolError,
-    ToolOutput, ToolResult,
+    Content, Fees, History, Media, Message, Options, OutputSchema, Part, ProviderState, Role, ToolCall,
+    ToolError, ToolOutput, ToolResult,
 };
 
 /// How many bytes of text there are in a value, wherever they are.
@@ -40,8 +40,8 @@ fn exchange(call: ToolCall, output: Result<ToolOutput, ToolError>, words: &str) 
     history
 }
 
-fn opaque(words: &str) -> Opaque {
-    Opaque::new("test", json!({"signature": words, words: [words, words]}))
+fn opaque(words: &str) -> ProviderState {
+    ProviderState::new("test", json!({"signature": words, words: [words, words]}))
 }
 
 fn outputs(words: &str) -> Vec<Result<ToolOutput, ToolError>> {
@@ -129,7 +129,7 @@ fn what_is_affordable_is_reserved_and_no_more() {
     assert_eq!(worst.affordable(Some(3 * 150), None), Some(50));
     assert_eq!(worst.affordable(Some(3 * 150), Some(money)), Some(50));
     assert_eq!(worst.affordable(None, Some(money)), Some(200));
-    assert_eq!(worst.reserved(200), Reserved::new(900, Some(money)));
+    assert_eq!(worst.reserved(200), ReservedCost::new(900, Some(money)));
     assert_eq!(worst.affordable(Some(299), None), None);
     assert_eq!(worst.affordable(None, Some(Money::ZERO)), None);
     assert_eq!(CostBound::new(1).affordable(None, Some(Money::MAX)), None, "no price, no money");

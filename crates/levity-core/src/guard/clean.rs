@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Subject;
+use super::GuardSubject;
 use crate::{Content, Message, Part, Secrets, ToolCall, ToolResult};
 
-impl Subject {
+impl GuardSubject {
     /// The same with markers in place of secrets, in everything that is text in it: what was thought, data of the
     /// provider's and wholes of results as well. `None` when there are none.
     ///

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{Delta, Deltas, Finish, Fold, Response, Usage};
-use crate::{Media, Message, ModelError, ModelErrorKind, Opaque, Part, Role, ToolCall};
+use crate::{Media, Message, ModelError, ModelErrorKind, Part, ProviderState, Role, ToolCall};
 
 fn fold(deltas: impl IntoIterator<Item = Delta>) -> Result<Response, ModelError> {
     let mut fold = Fold::new();
@@ -32,8 +32,8 @@ fn args(index: u32, text: &str) -> Delta {
     Delta::CallArgs { index, text: text.into() }
 }
 
-fn data(n: u64) -> Opaque {
-    Opaque::new("test", json!({"n": n}))
+fn data(n: u64) -> ProviderState {
+    ProviderState::new("test", json!({"n": n}))
 }
 
 fn opaque(n: u64) -> Delta {
@@ -207,9 +207,9 @@ fn whatever_can_be_sent_without_end_meets_the_limit() {
         vec![text(""), thinking("")],
         vec![Delta::Part(Part::text(""))],
         vec![Delta::Part(Part::ToolCall(ToolCall::new("", "", long())))],
-        vec![Delta::Part(Part::Opaque(Opaque::new("test", long())))],
+        vec![Delta::Part(Part::Opaque(ProviderState::new("test", long())))],
         vec![Delta::Part(Part::Media(Media::bytes("image/png", vec![0; 1001])))],
-        vec![text("a"), Delta::Opaque(Opaque::new("test", long()))],
+        vec![text("a"), Delta::Opaque(ProviderState::new("test", long()))],
         vec![text("a"), Delta::Restart { reason: String::new() }],
     ];
     for deltas in endless {

@@ -2,8 +2,8 @@ use std::error::Error;
 use std::io;
 
 use levity_core::{
-    Cause, ContextError, Failure, JournalError, JournalErrorKind, MemoryError, MemoryErrorKind, ModelError,
-    ModelErrorKind, RunId, ToolError, ToolErrorKind,
+    ContextError, Failure, JournalError, JournalErrorKind, MemoryError, MemoryErrorKind, ModelError,
+    ModelErrorKind, RunId, SharedError, ToolError, ToolErrorKind,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -27,17 +27,17 @@ fn chain(error: &dyn Error) -> Vec<String> {
 
 #[test]
 fn a_cause_keeps_its_chain_and_after_a_trip_its_text() {
-    let cause = Cause::new(nested());
+    let cause = SharedError::new(nested());
     assert_eq!(cause.to_string(), "the upload failed");
     assert_eq!(chain(&cause), ["the upload failed", "connection reset"]);
     assert!(cause.as_error().downcast_ref::<Upload>().is_some());
     let json = serde_json::to_string(&cause).unwrap();
     assert_eq!(json, r#""the upload failed: connection reset""#);
-    let read: Cause = serde_json::from_str(&json).unwrap();
+    let read: SharedError = serde_json::from_str(&json).unwrap();
     assert_eq!(read, cause);
     assert_eq!(chain(&read), ["the upload failed: connection reset"]);
     assert_eq!(format!("{cause:?}"), format!("{read:?}"));
-    assert_ne!(cause, Cause::new("another"));
+    assert_ne!(cause, SharedError::new("another"));
 }
 
 #[test]

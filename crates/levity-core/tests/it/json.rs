@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Abilities, Ask, Bytes, ChildRun, Command, Content, Context, ContextBlock, ConversationId, Decision,
-    Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Event, EventKind,
-    Failure, Finish, Forked, Hints, History, Limit, Limits, MachineKind, Media, Message, ModelCall,
-    ModelCard, ModelError, ModelErrorKind, Money, Offer, Opaque, Opened, Options, Outcome, OutputSchema,
-    Part, Phase, Price, Record, Request, Reserved, Response, Role, RunId, RunSummary, Spent, Stats, Status,
-    Timestamp, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec,
-    Usage, WorkspaceView,
+    Abilities, Ask, Bytes, ChildRun, Content, Context, ContextBlock, ControlCommand, ConversationId,
+    Decision, Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Event,
+    EventKind, Failure, Finish, Forked, Hints, History, Limit, Limits, MachineKind, Media, Message,
+    ModelCall, ModelCard, ModelError, ModelErrorKind, Money, Offer, Opened, Options, Outcome, OutputSchema,
+    Part, Phase, Price, ProviderState, Record, Request, ReservedCost, Response, Role, RunId, RunSummary,
+    Spending, Stats, Status, Timestamp, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolOutput,
+    ToolResult, ToolRun, ToolSpec, Usage, WorkspaceView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,8 +32,11 @@ fn check_form<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, fo
     check(value);
 }
 
-fn opaque() -> Opaque {
-    Opaque::new("test", json!({"signature": "c2ln", "list": [1, -2, 2.5, null, true, {"ü": "\u{0}🪁"}]}))
+fn opaque() -> ProviderState {
+    ProviderState::new(
+        "test",
+        json!({"signature": "c2ln", "list": [1, -2, 2.5, null, true, {"ü": "\u{0}🪁"}]}),
+    )
 }
 
 #[test]
@@ -198,7 +201,7 @@ fn messages() {
         json!({"type": "tool_call", "id": "c1", "name": "add", "args": {"a": 2}}),
     );
     check_form(
-        &Part::Opaque(Opaque::new("test", json!(1))),
+        &Part::Opaque(ProviderState::new("test", json!(1))),
         json!({"type": "opaque", "provider": "test", "data": 1}),
     );
     let refused = serde_json::from_value::<Part>(json!({"type": "hologram"}));
@@ -312,7 +315,7 @@ fn effects_and_outcomes() {
 
 fn records() -> Vec<Entry> {
     let mut note = EffectNote::new(EffectKind::Ask, "add", EffectClass::Idempotent);
-    note.reserved = Some(Reserved::new(700, Some(Money::from_nanos(5))));
+    note.reserved = Some(ReservedCost::new(700, Some(Money::from_nanos(5))));
     note.inputs = vec![("tools".into(), Digest::of(&json!([1]))), ("empty".into(), Digest::EMPTY)];
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
@@ -336,10 +339,10 @@ fn records() -> Vec<Entry> {
             note: EffectNote::new(EffectKind::Model, "main", EffectClass::ReadOnly),
         },
         Entry::Started { effect: EffectId::new(2), note },
-        Entry::Commanded(Command::Pause),
-        Entry::Commanded(Command::Resume),
-        Entry::Commanded(Command::Cancel { reason: "enough".into() }),
-        Entry::Commanded(Command::Say { message: Arc::new(message()) }),
+        Entry::Commanded(ControlCommand::Pause),
+        Entry::Commanded(ControlCommand::Resume),
+        Entry::Commanded(ControlCommand::Cancel { reason: "enough".into() }),
+        Entry::Commanded(ControlCommand::Say { message: Arc::new(message()) }),
         Entry::Wrapped(Limit::Turns),
         Entry::Low(Limit::Money),
         Entry::Stopped(Limit::ModelCalls),
@@ -359,9 +362,10 @@ fn journals() {
         &record(Entry::Ended(Status::Complete)),
         json!({"seq": 0, "at": 5, "entry": {"ended": "complete"}}),
     );
-    check(&Spent::on(700, Some(Money::from_nanos(5))));
-    let old: Spent = serde_json::from_value(json!({"model_calls": 1, "tool_calls": 0, "tokens": 9})).unwrap();
-    assert_eq!((old, old.unpriced()), (Spent::new(1, 0, 9), 9), "what has no price is not free");
+    check(&Spending::on(700, Some(Money::from_nanos(5))));
+    let old: Spending =
+        serde_json::from_value(json!({"model_calls": 1, "tool_calls": 0, "tokens": 9})).unwrap();
+    assert_eq!((old, old.unpriced()), (Spending::new(1, 0, 9), 9), "what has no price is not free");
     let run = RunId::new("r1");
     assert_eq!(RunSummary::of(&run, &[]), None);
     let all = [record(Entry::Wrapped(Limit::Turns)), record(Entry::Ended(Status::Complete))];

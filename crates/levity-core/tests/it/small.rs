@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Context, Digest, EffectId, Ending, Failure, Hints, History, Limit, Limits, Live, MachineKind, Media,
-    Message, Opaque, Options, OutputSchema, Part, Phase, Progress, Request, Role, RunId, Secrets, Status,
-    Subject, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage, World, idempotency_key,
+    Context, Digest, EffectId, Ending, Failure, GuardSubject, Hints, History, Limit, Limits, LiveEvents,
+    MachineKind, Media, Message, Options, OutputSchema, Part, Phase, Progress, ProviderState, Request, Role,
+    RunId, Secrets, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage, World,
+    idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -199,7 +200,7 @@ fn endings_are_told_in_words() {
 
 #[test]
 fn nobody_listens_unless_told_to() {
-    assert!(!Live::default().is_watched());
+    assert!(!LiveEvents::default().is_watched());
     Progress::default().report("half");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
@@ -229,10 +230,11 @@ fn a_context_lists_what_was_done() {
 
 #[test]
 fn state_without_its_secrets_still_says_who_made_it() {
-    let state = Opaque::new("openai", json!({"note": "password=hunter2"})).with_origin("server account gpt");
+    let state =
+        ProviderState::new("openai", json!({"note": "password=hunter2"})).with_origin("server account gpt");
     let said = Message::new(Role::Assistant, [Part::Opaque(state)]);
-    let clean = Subject::Answer(Arc::new(said)).without(&Secrets::new());
-    let Some(Subject::Answer(clean)) = clean else { panic!("{clean:?}") };
+    let clean = GuardSubject::Answer(Arc::new(said)).without(&Secrets::new());
+    let Some(GuardSubject::Answer(clean)) = clean else { panic!("{clean:?}") };
     let [Part::Opaque(clean)] = &clean.parts[..] else { panic!("{clean:?}") };
     assert_eq!(
         (&clean.data["note"], clean.origin()),

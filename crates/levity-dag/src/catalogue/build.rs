@@ -8,9 +8,9 @@ use levity_llm::layers::TextTools;
 use levity_loop::{Agent, AgentBuilder};
 
 use super::Catalogue;
-use super::entry::{Entry, Named, Need};
+use super::entry::{CatalogEntry, NamedPart, Requirement};
 use super::error::{AgentPart, CatalogueError, Missing};
-use crate::parts::{Parts, ReadOnly, Shared, only_reads};
+use crate::parts::{AgentParts, ReadOnly, Shared, only_reads};
 
 impl Catalogue {
     /// Builds the agent of this name.
@@ -21,7 +21,7 @@ impl Catalogue {
     /// # Errors
     /// When there is no such agent or it is switched off, when none of its models can be had, or when something that it
     /// needs is not among the parts.
-    pub fn build(&self, name: &str, parts: &Parts) -> Result<Agent, CatalogueError> {
+    pub fn build(&self, name: &str, parts: &AgentParts) -> Result<Agent, CatalogueError> {
         let entry = self.able(name)?;
         let lacks = lacks(entry, parts);
         if let Some(missing) = lacks.iter().find(|missing| missing.needed) {
@@ -54,7 +54,7 @@ impl Catalogue {
 
     /// What agents that are not switched off name and what is not among the parts: what they do without, and what keeps them
     /// from being built. Each of their models is looked for.
-    pub fn missing(&self, parts: &Parts) -> Vec<Missing> {
+    pub fn missing(&self, parts: &AgentParts) -> Vec<Missing> {
         let able = self.entries().filter(|entry| entry.enabled);
         able.flat_map(|entry| lacks(entry, parts).into_iter().chain(models(entry, parts))).collect()
     }
@@ -71,8 +71,8 @@ impl Catalogue {
     /// let alone = Catalogue::empty().with(Entry::new("Poet", "Write poems."));
     /// assert_eq!(alone.unused(&parts), [AgentPart::Tool("weather".into())]);
     /// ```
-    pub fn unused(&self, parts: &Parts) -> Vec<AgentPart> {
-        let able: Vec<&Entry> = self.entries().filter(|entry| entry.enabled).collect();
+    pub fn unused(&self, parts: &AgentParts) -> Vec<AgentPart> {
+        let able: Vec<&CatalogEntry> = self.entries().filter(|entry| entry.enabled).collect();
         let tools = parts
             .tools
             .iter()
@@ -94,7 +94,7 @@ impl Catalogue {
         tools.chain(servers).chain(code.then_some(AgentPart::Code)).collect()
     }
 
-    fn able(&self, name: &str) -> Result<&Entry, CatalogueError> {
+    fn able(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
         let Some(entry) = self.find(name) else {
             let near = crate::names::hint(name, self.entries().map(|entry| &*entry.name));
             return Err(CatalogueError::Unknown { name: crate::names::short(name).into_owned(), near });
@@ -107,7 +107,7 @@ impl Catalogue {
 }
 
 /// What an agent names and what is not there, models aside.
-fn lacks(entry: &Entry, parts: &Parts) -> Vec<Missing> {
+fn lacks(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
     let there = |part: &AgentPart| match part {
         AgentPart::Server(name) => parts.servers.contains_key(name),
         AgentPart::Tool(name) => parts.tools.contains_key(name),
@@ -116,11 +116,13 @@ fn lacks(entry: &Entry, parts: &Parts) -> Vec<Missing> {
     };
     let missing = entry.wanted().filter(|(part, _)| !there(part));
     let agent = &entry.name;
-    missing.map(|(part, need)| Missing { agent: agent.clone(), part, needed: need == Need::Must }).collect()
+    missing
+        .map(|(part, need)| Missing { agent: agent.clone(), part, needed: need == Requirement::Must })
+        .collect()
 }
 
 /// The models of an agent that cannot be had. It can be built as long as there is one.
-fn models(entry: &Entry, parts: &Parts) -> Vec<Missing> {
+fn models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
     let lost: Vec<_> = entry.models.iter().filter(|name| parts.find_model(name).is_err()).collect();
     let needed = lost.len() == entry.models.len();
     let agent = &entry.name;
@@ -132,7 +134,7 @@ fn models(entry: &Entry, parts: &Parts) -> Vec<Missing> {
     lost.into_iter().map(missing).collect()
 }
 
-fn needed(missing: &Missing, parts: &Parts) -> CatalogueError {
+fn needed(missing: &Missing, parts: &AgentParts) -> CatalogueError {
     let near = match &missing.part {
         AgentPart::Server(name) => {
             let hint = crate::names::hint(name, parts.servers.keys().map(|name| &**name));
@@ -156,7 +158,7 @@ fn listening(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
     }
 }
 
-fn limits(entry: &Entry, limits: Limits) -> Limits {
+fn limits(entry: &CatalogEntry, limits: Limits) -> Limits {
     let mut limits = entry.budget.map_or(limits, |budget| budget.within(limits));
     limits.wall_time = match (entry.timeout, limits.wall_time) {
         (Some(own), Some(all)) => Some(own.min(all)),
@@ -165,7 +167,7 @@ fn limits(entry: &Entry, limits: Limits) -> Limits {
     limits
 }
 
-fn with_tools(mut builder: AgentBuilder, entry: &Entry, parts: &Parts) -> AgentBuilder {
+fn with_tools(mut builder: AgentBuilder, entry: &CatalogEntry, parts: &AgentParts) -> AgentBuilder {
     let (tools, servers) = (tools_of(entry, parts), servers_of(entry, parts));
     if entry.code.is_some()
         && let Some(program) = parts.program(&specs_of(&tools, &servers))
@@ -189,16 +191,16 @@ enum Reach {
 }
 
 /// What a list of names says about one of them.
-fn reach(list: &[Named], name: &str) -> Option<Reach> {
+fn reach(list: &[NamedPart], name: &str) -> Option<Reach> {
     let has = |wanted: &str| list.iter().any(|named| &*named.name == wanted);
     match () {
-        () if has(name) || has(Named::ALL) => Some(Reach::All),
-        () if has(Named::READ_ONLY) => Some(Reach::ReadOnly),
+        () if has(name) || has(NamedPart::ALL) => Some(Reach::All),
+        () if has(NamedPart::READ_ONLY) => Some(Reach::ReadOnly),
         () => None,
     }
 }
 
-fn has_tool(entry: &Entry, name: &str, spec: &ToolSpec) -> bool {
+fn has_tool(entry: &CatalogEntry, name: &str, spec: &ToolSpec) -> bool {
     match reach(&entry.tools, name) {
         Some(Reach::All) => true,
         Some(Reach::ReadOnly) => only_reads(spec),
@@ -207,7 +209,7 @@ fn has_tool(entry: &Entry, name: &str, spec: &ToolSpec) -> bool {
 }
 
 /// The tools that an agent has: those that it names in its order, then the others.
-fn tools_of(entry: &Entry, parts: &Parts) -> Vec<Arc<dyn Tool>> {
+fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
     let is_named = |name: &str| entry.tools.iter().any(|wanted| &*wanted.name == name);
     let named = entry.tools.iter().filter_map(|wanted| parts.tools.get(&wanted.name));
     let others =
@@ -215,7 +217,7 @@ fn tools_of(entry: &Entry, parts: &Parts) -> Vec<Arc<dyn Tool>> {
     named.chain(others.map(|(_, tool)| tool)).cloned().collect()
 }
 
-fn servers_of(entry: &Entry, parts: &Parts) -> Vec<Arc<dyn ToolSource>> {
+fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
     let is_named = |name: &str| entry.servers.iter().any(|wanted| &*wanted.name == name);
     let named = entry.servers.iter().filter_map(|wanted| parts.servers.get(&wanted.name)).cloned();
     let others = parts.servers.iter().filter(|(name, _)| !is_named(name));
@@ -232,7 +234,7 @@ fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<Too
 }
 
 /// What an agent is good for, with the tools that it has here: the planner chooses by it.
-pub(crate) fn described(entry: &Entry, parts: &Parts) -> Arc<str> {
+pub(crate) fn described(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
     /// How many tools the planner is told of.
     const MOST: usize = 24;
     let mut names: Vec<String> = specs_of(&tools_of(entry, parts), &servers_of(entry, parts))
@@ -251,7 +253,7 @@ pub(crate) fn described(entry: &Entry, parts: &Parts) -> Arc<str> {
 }
 
 /// The prompt, and what the agent has to do without: it is not to make up tools that it was told of elsewhere.
-fn instructions(entry: &Entry, lacks: &[Missing], has_tools: bool) -> String {
+fn instructions(entry: &CatalogEntry, lacks: &[Missing], has_tools: bool) -> String {
     let mut text = entry.prompt.trim_end().to_owned();
     if lacks.is_empty() {
         return text;
@@ -281,17 +283,17 @@ mod tests {
 
     use levity_core::Limits;
 
-    use super::{Entry, limits};
+    use super::{CatalogEntry, limits};
     use crate::step::Budget;
 
     #[test]
     fn an_entry_limits_what_all_may_use() {
         let all = Limits::new().tokens(1_000).wall_time(Duration::from_secs(60));
-        let entry = |seconds| Entry::new("A", "a").timeout(Duration::from_secs(seconds));
-        assert_eq!(limits(&Entry::new("A", "a"), all), all);
+        let entry = |seconds| CatalogEntry::new("A", "a").timeout(Duration::from_secs(seconds));
+        assert_eq!(limits(&CatalogEntry::new("A", "a"), all), all);
         assert_eq!(limits(&entry(5), all), all.wall_time(Duration::from_secs(5)));
         assert_eq!(limits(&entry(500), all), all, "the shorter of both");
-        let budget = Entry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
+        let budget = CatalogEntry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
         assert_eq!(limits(&budget, all), all.tokens(9).model_calls(2));
     }
 }

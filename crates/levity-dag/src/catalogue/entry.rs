@@ -20,7 +20,7 @@ use crate::step::Budget;
 /// ```
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct CatalogEntry {
     /// Its name.
     pub name: Arc<str>,
     /// What it is good for, for the planner.
@@ -29,10 +29,10 @@ pub struct Entry {
     pub prompt: Arc<str>,
     /// Its models by name, cheapest first: the first that can be had is used. Empty means the default model.
     pub models: Vec<Arc<str>>,
-    /// The MCP servers whose tools it has; see [`Named::ALL`] and [`Named::READ_ONLY`] for those that are not named.
-    pub servers: Vec<Named>,
+    /// The MCP servers whose tools it has; see [`NamedPart::ALL`] and [`NamedPart::READ_ONLY`] for those that are not named.
+    pub servers: Vec<NamedPart>,
     /// The tools that it has beside those, in the same way.
-    pub tools: Vec<Named>,
+    pub tools: Vec<NamedPart>,
     /// How many turns a run of it may take; [`MAX_TURNS`](Self::MAX_TURNS) by default.
     pub max_turns: u64,
     /// What a run of it may use; what is not said is as for all.
@@ -44,7 +44,7 @@ pub struct Entry {
     /// Whether its results are verdicts on the work of others.
     pub judges: bool,
     /// Whether it may run Python.
-    pub code: Option<Need>,
+    pub code: Option<Requirement>,
     /// Whether calls of tools that it writes as text are understood; they are by default.
     pub text_tools: bool,
     /// Whether it takes part; by default.
@@ -53,7 +53,7 @@ pub struct Entry {
 
 /// Whether an agent can be built without something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Need {
+pub enum Requirement {
     /// It cannot.
     Must,
     /// It takes it when it is there, and does without otherwise.
@@ -63,14 +63,14 @@ pub enum Need {
 /// A server or a tool that an agent names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Named {
+pub struct NamedPart {
     /// The name.
     pub name: Arc<str>,
     /// Whether the agent can be built without it.
-    pub need: Need,
+    pub need: Requirement,
 }
 
-impl Named {
+impl NamedPart {
     /// In place of a name: everything that there is.
     pub const ALL: &'static str = "*";
     /// In place of a name: every tool that is hinted read-only, or those of every server.
@@ -84,13 +84,13 @@ impl Named {
     /// As it is written in a config: a `?` at the end says that the agent can do without.
     pub fn new(name: &str) -> Self {
         match name.strip_suffix('?') {
-            Some(name) => Self { name: name.trim_end().into(), need: Need::IfThere },
-            None => Self { name: name.into(), need: Need::Must },
+            Some(name) => Self { name: name.trim_end().into(), need: Requirement::IfThere },
+            None => Self { name: name.into(), need: Requirement::Must },
         }
     }
 }
 
-impl Entry {
+impl CatalogEntry {
     /// 15 turns.
     pub const MAX_TURNS: u64 = 15;
 
@@ -133,7 +133,7 @@ impl Entry {
     /// `*:read_only` is what is hinted read-only of all.
     #[must_use]
     pub fn servers<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.servers = names.into_iter().map(|name| Named::new(name.as_ref())).collect();
+        self.servers = names.into_iter().map(|name| NamedPart::new(name.as_ref())).collect();
         self
     }
 
@@ -141,7 +141,7 @@ impl Entry {
     /// those that are hinted read-only.
     #[must_use]
     pub fn tools<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.tools = names.into_iter().map(|name| Named::new(name.as_ref())).collect();
+        self.tools = names.into_iter().map(|name| NamedPart::new(name.as_ref())).collect();
         self
     }
 
@@ -182,7 +182,7 @@ impl Entry {
 
     /// Lets it run Python.
     #[must_use]
-    pub fn code(mut self, need: Need) -> Self {
+    pub fn code(mut self, need: Requirement) -> Self {
         self.code = Some(need);
         self
     }
@@ -195,8 +195,8 @@ impl Entry {
     }
 
     /// All that it names, with whether it is needed. Models are not among it: one of them is enough.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (AgentPart, Need)> + '_ {
-        let named = |list: &'_ [Named]| {
+    pub(super) fn wanted(&self) -> impl Iterator<Item = (AgentPart, Requirement)> + '_ {
+        let named = |list: &'_ [NamedPart]| {
             list.iter().filter(|wanted| !wanted.is_pattern()).cloned().collect::<Vec<_>>()
         };
         let servers =
@@ -207,7 +207,7 @@ impl Entry {
 }
 
 /// Shows what there is of it, and nothing of the prompt.
-impl fmt::Debug for Entry {
+impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let models: Vec<_> = self.models.iter().map(|name| bare_model_name(name)).collect();
         f.debug_struct("Entry")

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use levity_core::Money;
 
-use super::entry::{Entry, Named, Need};
+use super::entry::{CatalogEntry, NamedPart, Requirement};
 use super::error::{CatalogueError, Place};
 use super::node::{Key, Node, Value, Wrong};
 use crate::names::{near, short};
@@ -49,22 +49,22 @@ pub(super) enum Prompt {
 #[derive(Debug)]
 enum Change {
     Models(Vec<Arc<str>>),
-    Servers(Vec<Named>),
-    Tools(Vec<Named>),
+    Servers(Vec<NamedPart>),
+    Tools(Vec<NamedPart>),
     Description(Arc<str>),
     MaxTurns(u64),
     Budget(Budget),
     Timeout(Duration),
     AskUser(bool),
     Judges(bool),
-    Code(Option<Need>),
+    Code(Option<Requirement>),
     TextTools(bool),
     Enabled(bool),
 }
 
 impl Patch {
     /// Makes the changes.
-    pub(super) fn apply(self, entry: &mut Entry) {
+    pub(super) fn apply(self, entry: &mut CatalogEntry) {
         for change in self.changes {
             match change {
                 Change::Models(models) => entry.models = models,
@@ -238,10 +238,10 @@ impl Field<'_> {
         }
     }
 
-    fn code(&self, node: Node) -> Result<Option<Need>, Wrong> {
+    fn code(&self, node: Node) -> Result<Option<Requirement>, Wrong> {
         match node.value {
-            Value::Bool(value) => Ok(value.then_some(Need::Must)),
-            Value::Text(text) if text == "optional" => Ok(Some(Need::IfThere)),
+            Value::Bool(value) => Ok(value.then_some(Requirement::Must)),
+            Value::Text(text) if text == "optional" => Ok(Some(Requirement::IfThere)),
             other => Err(self.wrong(format!("is {}; write `true`, `false` or `optional`", other.kind()))),
         }
     }
@@ -283,16 +283,16 @@ impl Field<'_> {
         list.into_iter().map(name).collect()
     }
 
-    fn wanted(&self, node: Node) -> Result<Vec<Named>, Wrong> {
+    fn wanted(&self, node: Node) -> Result<Vec<NamedPart>, Wrong> {
         let names = self.names(node)?;
-        let mut all: Vec<Named> = Vec::with_capacity(names.len());
-        for wanted in names.iter().map(|name| Named::new(name)) {
+        let mut all: Vec<NamedPart> = Vec::with_capacity(names.len());
+        for wanted in names.iter().map(|name| NamedPart::new(name)) {
             if wanted.name.is_empty() {
                 return Err(self.wrong("names nothing; write a name before the `?`"));
             }
             if wanted.name.contains('*') && !wanted.is_pattern() {
                 let name = short(&wanted.name);
-                let (all, reading) = (Named::ALL, Named::READ_ONLY);
+                let (all, reading) = (NamedPart::ALL, NamedPart::READ_ONLY);
                 return Err(self.wrong(format!(
                     "has `{name}`; write a whole name, `{all}` for all there are, or `{reading}` for all that only read"
                 )));

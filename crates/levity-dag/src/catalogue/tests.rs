@@ -1,7 +1,7 @@
 use super::{Catalogue, defaults, key, node, read};
 use crate::diff::Diff;
 use crate::graph::Graph;
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::plan::Plan;
 use crate::step::StepId;
 
@@ -76,7 +76,8 @@ fn the_planners_examples_are_a_plan_that_can_run_and_a_change_of_it() {
     let plan = Plan::parse(examples[0]).unwrap();
     assert_eq!(plan.steps.len(), 3);
     let performers = Catalogue::defaults().performers().collect::<Vec<_>>();
-    let known = performers.into_iter().fold(Known::new(), |known, (name, who)| known.with(name, who));
+    let known =
+        performers.into_iter().fold(PlanConstraints::new(), |known, (name, who)| known.with(name, who));
     Graph::check(plan.clone(), &known).unwrap();
     let given = Plan::parse(examples[1]).unwrap();
     assert!(Graph::check(given.clone(), &known).is_err(), "it reads what is given");

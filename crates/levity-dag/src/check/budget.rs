@@ -4,7 +4,7 @@ use levity_core::Money;
 use serde_json::Value;
 
 use crate::fault::{Fault, FaultKind, Found};
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::step::{Budget, Step};
 
 /// What is counted: its name, what a budget says of it, and how an amount is shown.
@@ -36,7 +36,7 @@ const UNITS: [Unit; 4] = [
 /// What the steps use at worst must be there: attempts and elements of lists are counted as if all were needed. Steps
 /// without a bound count nothing.
 pub(super) fn worst<'a>(
-    known: &Known,
+    known: &PlanConstraints,
     lists: &HashMap<&str, &Value>,
     steps: &(impl Iterator<Item = &'a Step> + Clone),
     found: &mut Found,
@@ -59,7 +59,7 @@ pub(super) fn worst<'a>(
     }
 }
 
-fn of_step(unit: &Unit, known: &Known, lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
+fn of_step(unit: &Unit, known: &PlanConstraints, lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
     let own = step.more.as_ref().and_then(|more| more.budget.as_ref()).and_then(unit.of);
     let of_performer = || known.performer(&step.agent)?.1.budget.as_ref().and_then(unit.of);
     let Some(once) = own.or_else(of_performer) else { return 0 };

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{MAX_NAME, name_flaw, values};
 use crate::fault::{Fault, FaultKind, Found};
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::machine::TIMEOUT;
 use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
-use crate::step::{FanOut, More, OnFailure, Retry, Step, StepId};
+use crate::step::{FanOut, OnFailure, Retry, Step, StepId, StepOptions};
 
 /// The longest time limit of an attempt: 30 days.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -22,7 +22,7 @@ const LISTED: usize = 12;
 pub(super) struct Check<'a> {
     pub(super) step: &'a Arc<Step>,
     pub(super) plan: &'a Plan,
-    pub(super) known: &'a Known,
+    pub(super) known: &'a PlanConstraints,
     pub(super) index: &'a HashMap<StepId, u32>,
     pub(super) lists: &'a HashMap<&'a str, &'a Value>,
 }
@@ -160,7 +160,7 @@ impl Check<'_> {
         }
     }
 
-    fn more(&self, more: &More, found: &mut Found) {
+    fn more(&self, more: &StepOptions, found: &mut Found) {
         let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         let Retry { attempts, pause } = more.retry;
         if attempts == 0 || attempts > Retry::MAX_ATTEMPTS {

@@ -4,15 +4,17 @@ use levity_core::{Limits, Money};
 use serde_json::json;
 
 use crate::step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step};
-use crate::{Condition, FaultKind, Faults, Graph, Known, Performer, PerformerKind, Plan, Variable};
+use crate::{
+    Condition, FaultKind, Faults, Graph, Plan, PlanConstraints, StepRunner, StepRunnerKind, Variable,
+};
 
-fn known() -> Known {
-    let mut frugal = Performer::new(PerformerKind::Agent, "thinks");
+fn known() -> PlanConstraints {
+    let mut frugal = StepRunner::new(StepRunnerKind::Agent, "thinks");
     frugal.budget = Some(Budget::new().tokens(100));
-    Known::new()
-        .with("Retriever", Performer::new(PerformerKind::Agent, "finds"))
+    PlanConstraints::new()
+        .with("Retriever", StepRunner::new(StepRunnerKind::Agent, "finds"))
         .with("Thinker", frugal)
-        .with("add", Performer::new(PerformerKind::Function, "adds"))
+        .with("add", StepRunner::new(StepRunnerKind::Function, "adds"))
 }
 
 fn step(id: &str) -> Step {
@@ -38,7 +40,7 @@ fn faulty(plan: Plan, expected: &[(FaultKind, &str)]) {
 }
 
 #[track_caller]
-fn faulty_with(plan: Plan, known: &Known, expected: &[(FaultKind, &str)]) {
+fn faulty_with(plan: Plan, known: &PlanConstraints, expected: &[(FaultKind, &str)]) {
     let faults = Graph::check(plan, known).unwrap_err().faults;
     let faults: Vec<_> = faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
     assert_eq!(faults, expected);

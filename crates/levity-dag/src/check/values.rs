@@ -2,7 +2,7 @@ use levity_tools::Schema;
 use serde_json::Value;
 
 use crate::fault::{Fault, FaultKind, Found};
-use crate::known::Known;
+use crate::known::PlanConstraints;
 use crate::names::short;
 use crate::plan::Plan;
 
@@ -10,7 +10,7 @@ use crate::plan::Plan;
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// What is said about variables makes sense, and what is given fits it.
-pub(super) fn variables(plan: &Plan, known: &Known, found: &mut Found) {
+pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
     for (name, variable) in &plan.variables {
         let Some(schema) = &variable.schema else { continue };
         match compiled(schema, known.max_text) {

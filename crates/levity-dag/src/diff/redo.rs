@@ -105,7 +105,7 @@ impl Copies<'_> {
         step.prompt = self.prompt(at, &old.prompt).into();
         if at == self.judge {
             step = step.instead_of(old.id.clone());
-        } else if step.more.as_deref() == Some(&crate::step::More::default()) {
+        } else if step.more.as_deref() == Some(&crate::step::StepOptions::default()) {
             step.more = None;
         }
         Some(step)

@@ -1,11 +1,12 @@
 use serde_json::json;
 
 use crate::{
-    Diff, FaultKind, Graph, Known, OnFailure, Performer, PerformerKind, Plan, Reducer, Step, StepId, Variable,
+    Diff, FaultKind, Graph, OnFailure, Plan, PlanConstraints, Reducer, Step, StepId, StepRunner,
+    StepRunnerKind, Variable,
 };
 
-fn known() -> Known {
-    Known::new().with("a", Performer::new(PerformerKind::Agent, ""))
+fn known() -> PlanConstraints {
+    PlanConstraints::new().with("a", StepRunner::new(StepRunnerKind::Agent, ""))
 }
 
 fn step(id: &str) -> Step {

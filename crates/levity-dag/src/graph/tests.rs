@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::step::{OnFailure, Step};
-use crate::{Condition, Performer, PerformerKind, Variable};
+use crate::{Condition, StepRunner, StepRunnerKind, Variable};
 
-fn known() -> Known {
-    Known::new().with("a", Performer::new(PerformerKind::Agent, ""))
+fn known() -> PlanConstraints {
+    PlanConstraints::new().with("a", StepRunner::new(StepRunnerKind::Agent, ""))
 }
 
 fn step(id: &str) -> Step {

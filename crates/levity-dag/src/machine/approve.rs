@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use levity_core::{Ask, Decision, Effect, EffectId, Outcome, Status, Step as Wants, ToolCall};
+use levity_core::{Ask, Decision, Effect, EffectId, MachineOutput as Wants, Outcome, Status, ToolCall};
 use serde_json::{Value, json};
 
 use super::plan::Read;
 use super::{CARRY_OUT, Doing, Draft, GraphMachine, Proposal};
 use crate::fault::{Fault, FaultKind, Faults};
-use crate::notice::Notice;
+use crate::notice::PlanNotice;
 use crate::plan::Plan;
 
 /// How often a person may put something in the place of a plan that cannot be carried out. A program that answers for one
@@ -93,7 +93,7 @@ impl GraphMachine {
             Ok(Read::GiveUp(why)) => self.no_plan(&why, wants),
             // What a person wrote is not mended by a model: the person is asked again, about the plan as it was.
             Err(faults) => {
-                Self::tell(wants, || Notice::Rejected { faults: vec![faults.to_string()] });
+                Self::tell(wants, || PlanNotice::Rejected { faults: vec![faults.to_string()] });
                 let planning = self.now.planning.get_or_insert_default();
                 planning.edits = planning.edits.saturating_add(1);
                 if planning.edits >= MOST_EDITS {

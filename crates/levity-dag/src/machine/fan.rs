@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use levity_core::Step as Wants;
+use levity_core::MachineOutput as Wants;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::perform::Attempt;
 use super::rounds::{Failed, Rejection};
 use super::{GraphMachine, Place};
-use crate::notice::{Notice, Strategy, Written};
+use crate::notice::{PlanNotice, Strategy, WrittenVariable};
 use crate::step::{FanOut, Reducer, Step};
 
 /// The elements of a list, and how far each is.
@@ -144,14 +144,14 @@ impl GraphMachine {
         }
         let Some(Value::Array(items)) = list else { return false };
         let (results, many) = (vec![None; items.len()], u32::try_from(items.len()).unwrap_or(u32::MAX));
-        Self::tell(wants, || Notice::FannedOut { step: self.id(at), items: many });
+        Self::tell(wants, || PlanNotice::FannedOut { step: self.id(at), items: many });
         if let Some(work) = self.now.works.get_mut(&at) {
             work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
         }
         true
     }
 
-    pub(super) fn item_done(&mut self, at: u32, item: u32, written: Vec<Written>, wants: &mut Wants) {
+    pub(super) fn item_done(&mut self, at: u32, item: u32, written: Vec<WrittenVariable>, wants: &mut Wants) {
         self.item_settled(at, item, Ok(written), wants);
     }
 
@@ -159,13 +159,19 @@ impl GraphMachine {
         self.item_settled(at, item, Err(failed), wants);
     }
 
-    fn item_settled(&mut self, at: u32, item: u32, result: Result<Vec<Written>, Failed>, wants: &mut Wants) {
+    fn item_settled(
+        &mut self,
+        at: u32,
+        item: u32,
+        result: Result<Vec<WrittenVariable>, Failed>,
+        wants: &mut Wants,
+    ) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
         let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         fan.under_way.remove(&item);
         let error = result.as_ref().err().map(|failed| failed.why.clone());
-        Self::tell(wants, || Notice::ItemFinished { step: step.id.clone(), item, error });
+        Self::tell(wants, || PlanNotice::ItemFinished { step: step.id.clone(), item, error });
         match result {
             Ok(written) => {
                 fan.done += 1;
@@ -216,7 +222,7 @@ impl GraphMachine {
 }
 
 /// The results of all elements, in the order of the list.
-fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<Written> {
+fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<WrittenVariable> {
     let one = |(place, name): (usize, &std::sync::Arc<str>)| {
         let of =
             |result: &'_ Option<Vec<Value>>| result.as_ref().and_then(|values| values.get(place).cloned());
@@ -226,7 +232,7 @@ fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<Written> {
             _ => fan.results.iter().filter_map(of).collect(),
         };
         let by = fan.by.get(place).copied().unwrap_or(Strategy::Output);
-        Written { name: name.clone(), by, value: fan_out.reducer.reduce(values.iter()) }
+        WrittenVariable { name: name.clone(), by, value: fan_out.reducer.reduce(values.iter()) }
     };
     step.writes.iter().enumerate().map(one).collect()
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, EffectId, Money, Outcome, Stats, Step as Wants, ToolCall,
-    ToolRun, Usage, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, MachineOutput as Wants, Money, Outcome, Stats,
+    ToolCall, ToolRun, Usage, Wait,
 };
 use levity_graph::{Next, Remedy, after_failure};
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use super::fan::Fan;
 use super::rounds::{Failed, why_not, why_of};
 use super::{Doing, GraphMachine, Place};
-use crate::known::PerformerKind;
-use crate::notice::{Notice, StepSpent, StepStatus, Written};
+use crate::known::StepRunnerKind;
+use crate::notice::{PlanNotice, StepSpent, StepStatus, WrittenVariable};
 use crate::schedule::Scheduler;
 use crate::step::{Budget, OnFailure, Retry, Step, StepId};
 use crate::task::Task;
@@ -102,7 +102,7 @@ impl GraphMachine {
         };
         self.running += 1;
         let effect = self.want(effect, Doing::Perform(place), wants);
-        Self::tell(wants, || Notice::StepStarted {
+        Self::tell(wants, || PlanNotice::StepStarted {
             step: step.id.clone(),
             effect,
             attempt: number,
@@ -131,13 +131,13 @@ impl GraphMachine {
         }
         let rules = self.rules.clone();
         match rules.known.performer(&step.agent) {
-            Some((name, who)) if who.kind == PerformerKind::Agent => {
+            Some((name, who)) if who.kind == StepRunnerKind::Agent => {
                 self.agent_effect(step, name, place, &inputs)
             }
             Some((name, who)) => {
                 let call = self.call(step, name, inputs, true);
                 let run = match who.kind {
-                    PerformerKind::Function => ToolRun::approved(call),
+                    StepRunnerKind::Function => ToolRun::approved(call),
                     _ => ToolRun::new(call),
                 };
                 Ok(Effect::Tool(run.unordered()))
@@ -291,7 +291,7 @@ impl GraphMachine {
         let ask = Ask::new(self.now.run.clone(), EffectId::new(self.now.next), call, reason);
         self.running += 1;
         let effect = self.want(Effect::Ask(ask), Doing::Permit(place), wants);
-        Self::tell(wants, || Notice::StepAsked { step: step.id.clone(), effect });
+        Self::tell(wants, || PlanNotice::StepAsked { step: step.id.clone(), effect });
     }
 
     pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut Wants) {
@@ -332,7 +332,11 @@ impl GraphMachine {
             let why = failed.why.clone();
             *attempt = Attempt { number, failed: Some(failed.why.into()), ..Attempt::default() };
             self.want(Effect::Wait(Wait::new(pause(retry, number))), Doing::Pause(place), wants);
-            Self::tell(wants, || Notice::StepRetried { step: step.id.clone(), attempt: number, error: why });
+            Self::tell(wants, || PlanNotice::StepRetried {
+                step: step.id.clone(),
+                attempt: number,
+                error: why,
+            });
             return;
         }
         self.count_attempts(place);
@@ -353,7 +357,7 @@ impl GraphMachine {
     pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut Wants) {
         let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
         let id = self.id(at);
-        Self::tell(wants, || Notice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
+        Self::tell(wants, || PlanNotice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
         let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
         let may_replan = self.may_replan() && other_way;
         if let Some(rejection) = failed.rejection {
@@ -375,7 +379,13 @@ impl GraphMachine {
     }
 
     /// An attempt succeeded.
-    pub(super) fn done(&mut self, place: Place, written: Vec<Written>, output: Value, wants: &mut Wants) {
+    pub(super) fn done(
+        &mut self,
+        place: Place,
+        written: Vec<WrittenVariable>,
+        output: Value,
+        wants: &mut Wants,
+    ) {
         self.count_attempts(place);
         match place.item {
             Some(item) => self.item_done(place.at, item, written, wants),
@@ -384,14 +394,20 @@ impl GraphMachine {
     }
 
     /// A step is done.
-    pub(super) fn step_done(&mut self, at: u32, written: Vec<Written>, output: Value, wants: &mut Wants) {
+    pub(super) fn step_done(
+        &mut self,
+        at: u32,
+        written: Vec<WrittenVariable>,
+        output: Value,
+        wants: &mut Wants,
+    ) {
         let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
         let Some(steps) = &mut self.steps else { return };
         if wants.is_watched()
             && let Some(step) = steps.step(at)
         {
             let (step, writes, output) = (step.id.clone(), written.clone(), output.clone());
-            wants.tell(Notice::StepCompleted { step, writes, output, spent }.into_event());
+            wants.tell(PlanNotice::StepCompleted { step, writes, output, spent }.into_event());
         }
         let skipped = complete(steps, at, written, output, spent);
         if !skipped.is_empty() {
@@ -403,7 +419,7 @@ impl GraphMachine {
 fn complete(
     steps: &mut Scheduler,
     at: u32,
-    written: Vec<Written>,
+    written: Vec<WrittenVariable>,
     output: Value,
     spent: StepSpent,
 ) -> Vec<crate::schedule::Skipped> {

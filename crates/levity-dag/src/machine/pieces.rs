@@ -1,7 +1,7 @@
 //! Plans that are longer than a reply may be: what came whole is kept, and the rest is asked for.
 
 use levity_core::Finish;
-use levity_llm::json::{self, Mend};
+use levity_llm::json::{self, Repair};
 use serde_json::{Map, Value};
 
 use crate::read;
@@ -12,7 +12,7 @@ pub(super) fn cut(text: &str, finish: Option<&Finish>) -> Option<Map<String, Val
     if serde_json::from_str::<Value>(text).is_ok() {
         return None;
     }
-    let repaired = json::repair(text).ok().filter(|repaired| repaired.mends.contains(Mend::Truncated))?;
+    let repaired = json::repair(text).ok().filter(|repaired| repaired.mends.contains(Repair::Truncated))?;
     // A reply that the model ended itself and that lacks a brace has a slip in it, and is not cut.
     if finish != Some(&Finish::Length) && read::is_closed(text) {
         return None;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::text::{fenced, head};
-use levity_core::{ChildRun, Effect, EffectId, Finish, Outcome, Step as Wants, ToolCall, ToolRun};
+use levity_core::{ChildRun, Effect, EffectId, Finish, MachineOutput as Wants, Outcome, ToolCall, ToolRun};
 use levity_tools::Schema;
 use serde_json::{Map, Value, json};
 
@@ -12,8 +12,8 @@ use super::{Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, pieces, unrea
 use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
-use crate::known::Known;
-use crate::notice::{Notice, StepStatus};
+use crate::known::PlanConstraints;
+use crate::notice::{PlanNotice, StepStatus};
 use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::seed;
@@ -47,7 +47,7 @@ impl GraphMachine {
         );
         let child = ChildRun::new(profiler, json!({"task": task}));
         let effect = self.want(Effect::Child(child), Doing::Profile, wants);
-        Self::tell(wants, || Notice::Profiling { effect });
+        Self::tell(wants, || PlanNotice::Profiling { effect });
     }
 
     /// What the agent made of the files. A failure costs nothing but that: the bare facts are still there.
@@ -96,8 +96,8 @@ impl GraphMachine {
     }
 
     /// What plans may go by, within the limits of this run.
-    fn known(&self) -> Known {
-        Known { limits: self.start.limits, ..self.rules.known.clone() }
+    fn known(&self) -> PlanConstraints {
+        PlanConstraints { limits: self.start.limits, ..self.rules.known.clone() }
     }
 
     /// The plan with what is given to every run.
@@ -135,7 +135,7 @@ impl GraphMachine {
         };
         self.now.planning = Some(planning);
         let effect = self.want(effect, Doing::Plan, wants);
-        Self::tell(wants, || Notice::Planning { effect, again, replan });
+        Self::tell(wants, || PlanNotice::Planning { effect, again, replan });
     }
 
     pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut Wants) {
@@ -247,7 +247,7 @@ impl GraphMachine {
             return None;
         }
         let planning = self.now.planning.take().unwrap_or_default();
-        Self::tell(wants, || Notice::PlanCut { kept: count });
+        Self::tell(wants, || PlanNotice::PlanCut { kept: count });
         self.ask_planner(planning, wants);
         None
     }
@@ -271,7 +271,7 @@ impl GraphMachine {
     }
 
     /// What plans may go by, with what is left of the limits.
-    fn known_left(&self) -> Known {
+    fn known_left(&self) -> PlanConstraints {
         let mut known = self.known();
         let limits = &mut known.limits;
         let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
@@ -286,7 +286,7 @@ impl GraphMachine {
     /// Tells the planner what is wrong, as often as it may be told.
     pub(super) fn reject(&mut self, faults: &Faults, text: &str, wants: &mut Wants) {
         let complaints: Vec<String> = faults.faults.iter().map(|fault| fault.message.clone()).collect();
-        Self::tell(wants, || Notice::Rejected { faults: complaints.clone() });
+        Self::tell(wants, || PlanNotice::Rejected { faults: complaints.clone() });
         let mut planning = self.now.planning.take().unwrap_or_default();
         let previous = head(text, MOST_PREVIOUS);
         if !planning.drafts.reject(complaints, previous, self.start.settings.drafts)
@@ -305,7 +305,7 @@ impl GraphMachine {
         if planning.replan == 0 {
             return self.stop(unreached(why));
         }
-        Self::tell(wants, || Notice::GaveUp { why: why.to_owned() });
+        Self::tell(wants, || PlanNotice::GaveUp { why: why.to_owned() });
         // Once nothing was found, the same question is not asked again.
         self.now.gave_up = true;
         let skipped = self.steps.as_mut().map(Scheduler::let_go).unwrap_or_default();
@@ -364,13 +364,13 @@ impl GraphMachine {
     }
 
     fn tell_planned(&self, graph: &Graph, wants: &mut Wants) {
-        Self::tell(wants, || Notice::Planned { plan: graph.plan().clone(), edges: edges(graph) });
+        Self::tell(wants, || PlanNotice::Planned { plan: graph.plan().clone(), edges: edges(graph) });
         seed::tell(&self.start.done, graph, wants);
     }
 
     fn tell_changed(&self, replan: u32, diff: Diff, graph: &Graph, wants: &mut Wants) {
         let diff = Arc::new(diff);
-        Self::tell(wants, || Notice::Replanned {
+        Self::tell(wants, || PlanNotice::Replanned {
             replan,
             diff,
             plan: graph.plan().clone(),
@@ -397,7 +397,7 @@ impl GraphMachine {
         self.now.replans += 1;
         let replan = self.now.replans;
         let why = self.failures(&failed);
-        Self::tell(wants, || Notice::Replanning { replan, steps: failed.clone(), why });
+        Self::tell(wants, || PlanNotice::Replanning { replan, steps: failed.clone(), why });
         let planning = Planning { replan, failed, ..Planning::default() };
         match self.rules.planner {
             Some(_) => self.ask_planner(planning, wants),

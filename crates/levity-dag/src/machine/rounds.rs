@@ -1,15 +1,15 @@
 //! What is made of what a step gave: variables, code to run, another round, a verdict.
 
 use levity_core::text::{chain, fenced, head};
-use levity_core::{Outcome, Status, Step as Wants};
+use levity_core::{MachineOutput as Wants, Outcome, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::perform::names;
 use super::{Doing, GraphMachine, Place};
 use crate::extract::{EXECUTION, extract};
-use crate::known::{Performer, PerformerKind};
-use crate::notice::{Notice, StepStatus};
+use crate::known::{StepRunner, StepRunnerKind};
+use crate::notice::{PlanNotice, StepStatus};
 use crate::schedule::Scheduler;
 use crate::step::{Step, StepId};
 use crate::task::clipped;
@@ -237,7 +237,7 @@ impl GraphMachine {
         let Some((passed, said)) = verdict(output, step) else { return Judged::Unclear };
         let issues = texts(said.get("issues").or_else(|| output.get("issues")));
         let id = step.id.clone();
-        Self::tell(wants, || Notice::Verdict { step: id, passed, issues: issues.clone() });
+        Self::tell(wants, || PlanNotice::Verdict { step: id, passed, issues: issues.clone() });
         if passed {
             return Judged::Passed;
         }
@@ -283,8 +283,8 @@ enum Judged {
     Unclear,
 }
 
-fn is_agent(who: &Performer) -> bool {
-    who.kind == PerformerKind::Agent
+fn is_agent(who: &StepRunner) -> bool {
+    who.kind == StepRunnerKind::Agent
 }
 
 /// The Python variants in what an agent gave. What the step is to write is no code to run, whatever its name.

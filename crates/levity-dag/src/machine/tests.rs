@@ -12,7 +12,7 @@ use self::fate::{Dice, Fate};
 use self::made::{Made, Taste, made};
 use self::reference::Sequential;
 use super::{Failure, GraphMachine, Rules, Settings};
-use crate::known::{Known, Performer, PerformerKind};
+use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
 use crate::machine::PlannedBy;
 
 mod cases;
@@ -32,10 +32,10 @@ fn settings_of_an_earlier_run_keep_plans_in_one_reply() {
 
 fn rules(planner: bool) -> Arc<Rules> {
     let kinds =
-        [("f", PerformerKind::Function), ("t", PerformerKind::Tool), ("Thinker", PerformerKind::Agent)];
+        [("f", StepRunnerKind::Function), ("t", StepRunnerKind::Tool), ("Thinker", StepRunnerKind::Agent)];
     let known = kinds
         .into_iter()
-        .fold(Known::new(), |known, (name, kind)| known.with(name, Performer::new(kind, "")));
+        .fold(PlanConstraints::new(), |known, (name, kind)| known.with(name, StepRunner::new(kind, "")));
     let planner = planner.then_some(PlannedBy::Program);
     Arc::new(Rules { known, planner, profiler: None, code: None })
 }

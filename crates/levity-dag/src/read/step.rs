@@ -6,7 +6,7 @@ use super::fields::{Fields, id_of, kind_of, plain};
 use crate::check::ROOT;
 use crate::fault::{Fault, FaultKind, Found};
 use crate::names::short;
-use crate::step::{After, Budget, FanOut, Join, More, OnFailure, Retry, Step, StepId};
+use crate::step::{After, Budget, FanOut, Join, OnFailure, Retry, Step, StepId, StepOptions};
 
 /// What sessions say about a node, and what a plan does not.
 const OF_SESSIONS: [&str; 6] = ["status", "output", "error", "cost", "label", "result"];
@@ -61,7 +61,7 @@ pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found
     let mut step = Step::new(id?, fields.text("agent").unwrap_or_default());
     usual(&mut step, &mut fields);
     let more = more(&mut fields);
-    step.more = (more != More::default()).then(|| Box::new(more));
+    step.more = (more != StepOptions::default()).then(|| Box::new(more));
     fields.near_misses(&OF_SESSIONS);
     each_once(&mut step);
     Some(step)
@@ -140,8 +140,8 @@ fn on_failure(fields: &mut Fields) -> OnFailure {
     })
 }
 
-fn more(fields: &mut Fields) -> More {
-    More {
+fn more(fields: &mut Fields) -> StepOptions {
+    StepOptions {
         map: fan_out(fields),
         code: code(fields),
         inputs: inputs(fields),

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Graph, Known, Performer, PerformerKind, Plan};
+use crate::{Graph, Plan, PlanConstraints, StepRunner, StepRunnerKind};
 
 #[track_caller]
 fn reads(text: &str, expected: &Value) {
@@ -177,7 +177,8 @@ fn faults_name_their_step() {
 fn huge_numbers_and_deep_nesting() {
     let plan = Plan::parse(r#"{"steps": [{"id": "a", "agent": "A", "retry": 1e15, "timeout": 1e300, "map": {"over": "x", "most": 18446744073709551615}}]}"#).unwrap();
     let faults =
-        Graph::check(plan, &Known::new().with("A", Performer::new(PerformerKind::Agent, ""))).unwrap_err();
+        Graph::check(plan, &PlanConstraints::new().with("A", StepRunner::new(StepRunnerKind::Agent, "")))
+            .unwrap_err();
     assert_eq!(faults.faults.len(), 4, "{faults}");
     let deep = format!(r#"{{"steps": {}1{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     assert!(Plan::parse(&deep).unwrap_err().to_string().contains("nested deeper than 128"));
@@ -225,7 +226,7 @@ proptest! {
     #[test]
     fn no_text_is_too_much(text in mutated()) {
         if let Ok(plan) = Plan::parse(&text) {
-            let _ = Graph::check(plan.clone(), &Known::new());
+            let _ = Graph::check(plan.clone(), &PlanConstraints::new());
             let again = Plan::from_value(serde_json::to_value(&plan).unwrap());
             prop_assert_eq!(again.unwrap(), plan);
         }
@@ -234,7 +235,7 @@ proptest! {
     #[test]
     fn no_value_is_too_much(value in any_json()) {
         if let Ok(plan) = Plan::from_value(value) {
-            let _ = Graph::check(plan.clone(), &Known::new());
+            let _ = Graph::check(plan.clone(), &PlanConstraints::new());
             let again = Plan::parse(&serde_json::to_string(&plan).unwrap());
             prop_assert_eq!(again.unwrap(), plan);
         }

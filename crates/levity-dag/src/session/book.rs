@@ -10,22 +10,22 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::error::SessionProblem;
-use super::folder::Sessions;
+use super::folder::SessionFolder;
 use super::node::{self, io};
 use super::{Session, disk};
-use crate::notice::{Notice, Strategy};
+use crate::notice::{PlanNotice, Strategy};
 use crate::plan::Plan;
 use crate::step::StepId;
-use crate::view::{Preparation, Stage, View};
+use crate::view::{PlanStage, PlanView, Preparation};
 
 /// The version of what this writes beyond what the source's files have.
 pub(super) const FORMAT: u32 = 1;
 
 /// A file's content, in pieces that are serialised when they change.
 pub(super) struct Book {
-    sessions: Sessions,
+    sessions: SessionFolder,
     run: RunId,
-    view: View,
+    view: PlanView,
     path: Option<PathBuf>,
     /// Each step's node without what the step gave.
     nodes: Vec<Vec<u8>>,
@@ -51,9 +51,9 @@ struct Gave {
 }
 
 impl Book {
-    pub(super) fn new(sessions: Sessions, run: RunId) -> Self {
+    pub(super) fn new(sessions: SessionFolder, run: RunId) -> Self {
         Self {
-            view: View::of_run(run.clone()),
+            view: PlanView::of_run(run.clone()),
             sessions,
             run,
             path: None,
@@ -83,10 +83,12 @@ impl Book {
             let open = self.view.steps().iter().zip(0..).filter(|(step, _)| !step.status.is_settled());
             self.changed.extend(open.map(|(_, at)| at));
         }
-        let notice = Notice::of(&event.kind);
+        let notice = PlanNotice::of(&event.kind);
         self.view.fold(event, notice.as_ref());
         match notice {
-            Some(Notice::Planned { plan, .. } | Notice::Replanned { plan, .. }) => self.planned(&plan),
+            Some(PlanNotice::Planned { plan, .. } | PlanNotice::Replanned { plan, .. }) => {
+                self.planned(&plan)
+            }
             Some(notice) => self.step(notice),
             None => Ok(()),
         }
@@ -141,9 +143,9 @@ impl Book {
         names.iter().try_for_each(|name| self.set_global(name))
     }
 
-    fn step(&mut self, notice: Notice) -> Result<(), SessionProblem> {
+    fn step(&mut self, notice: PlanNotice) -> Result<(), SessionProblem> {
         let step = match notice {
-            Notice::StepCompleted { step, writes, output, .. } => {
+            PlanNotice::StepCompleted { step, writes, output, .. } => {
                 let mut written = Vec::with_capacity(writes.len());
                 for one in writes {
                     written.push((one.name, one.by, to_bytes(&one.value)?.into()));
@@ -153,13 +155,13 @@ impl Book {
                 names.iter().try_for_each(|name| self.set_global(name))?;
                 step
             }
-            Notice::StepStarted { step, .. }
-            | Notice::StepRetried { step, .. }
-            | Notice::StepFailed { step, .. }
-            | Notice::StepSkipped { step, .. }
-            | Notice::FannedOut { step, .. }
-            | Notice::StepAsked { step, .. }
-            | Notice::ItemFinished { step, .. } => step,
+            PlanNotice::StepStarted { step, .. }
+            | PlanNotice::StepRetried { step, .. }
+            | PlanNotice::StepFailed { step, .. }
+            | PlanNotice::StepSkipped { step, .. }
+            | PlanNotice::FannedOut { step, .. }
+            | PlanNotice::StepAsked { step, .. }
+            | PlanNotice::ItemFinished { step, .. } => step,
             _ => return Ok(()),
         };
         self.changed.extend(self.view.place_of(step.as_str()));
@@ -308,9 +310,9 @@ fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, SessionProblem> {
 }
 
 /// Where a run stands, in a word.
-fn status(view: &View) -> &'static str {
+fn status(view: &PlanView) -> &'static str {
     match view.ending().map(|ending| &ending.status) {
-        _ if view.stage() != Stage::Ended => view.stage().as_str(),
+        _ if view.stage() != PlanStage::Ended => view.stage().as_str(),
         Some(Status::Complete | Status::BestEffort(_)) => "completed",
         Some(Status::Partial(_)) => "partial",
         Some(Status::Cancelled { .. }) => "cancelled",

@@ -23,7 +23,7 @@ use super::{Session, date};
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Sessions {
+pub struct SessionFolder {
     dir: Arc<Path>,
     max_bytes: u64,
     on_error: Option<Arc<OnError>>,
@@ -110,7 +110,7 @@ impl SessionFilter {
     }
 }
 
-impl Sessions {
+impl SessionFolder {
     /// The sessions in this folder. It is made when the first is written.
     pub fn open(dir: impl AsRef<Path>) -> Self {
         Self { dir: dir.as_ref().into(), max_bytes: Session::MAX_BYTES, on_error: None }
@@ -246,7 +246,7 @@ impl Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
+impl fmt::Debug for SessionFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
             .field("dir", &self.dir)

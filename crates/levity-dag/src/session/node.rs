@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use super::error::SessionProblem;
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
-use crate::view::{Items, StepView, View, edge_kind};
+use crate::view::{Items, PlanView, StepView, edge_kind};
 
 /// The name of the root's node, unless a step has it.
 pub(super) const ROOT: &str = "ROOT";
 
 /// A node that no step is called like.
-pub(super) fn root_of(view: &View) -> String {
+pub(super) fn root_of(view: &PlanView) -> String {
     let mut name = ROOT.to_owned();
     while view.step(&name).is_some() {
         name.push('_');
@@ -146,7 +146,7 @@ struct EdgeForm<'a> {
 }
 
 /// All edges, as a list.
-pub(super) fn edges(view: &View, plan: &Plan, root: &str) -> Result<Vec<u8>, SessionProblem> {
+pub(super) fn edges(view: &PlanView, plan: &Plan, root: &str) -> Result<Vec<u8>, SessionProblem> {
     let mut forms = Vec::new();
     for step in view.steps().iter().filter(|step| step.before.is_empty()) {
         forms.push(EdgeForm {

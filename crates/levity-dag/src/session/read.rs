@@ -15,7 +15,7 @@ use super::steps::{self, id_of};
 use super::{Session, SessionStep, date};
 use crate::plan::Plan;
 use crate::step::{After, StepId};
-use crate::view::{Preparation, Stage, edges_of};
+use crate::view::{PlanStage, Preparation, edges_of};
 
 type Result<T> = std::result::Result<T, SessionProblem>;
 
@@ -86,11 +86,11 @@ fn attributes(mut graph: Attributes) -> Result<Session> {
     })
 }
 
-fn stage_of(status: &str) -> Stage {
+fn stage_of(status: &str) -> PlanStage {
     match status {
-        "completed" | "failed" => Stage::Ended,
-        "running" => Stage::Running,
-        _ => Stage::Starting,
+        "completed" | "failed" => PlanStage::Ended,
+        "running" => PlanStage::Running,
+        _ => PlanStage::Starting,
     }
 }
 

@@ -11,8 +11,8 @@ use super::SessionStep;
 use super::error::SessionProblem;
 use super::node::ItemsForm;
 use super::read::Attributes;
-use crate::notice::{StepSpent, StepStatus, Strategy, Written};
-use crate::step::{More, Step};
+use crate::notice::{StepSpent, StepStatus, Strategy, WrittenVariable};
+use crate::step::{Step, StepOptions};
 
 type Result<T> = std::result::Result<T, SessionProblem>;
 type Globals = BTreeMap<Arc<str>, Value>;
@@ -116,7 +116,7 @@ fn step(id: String, node: &mut Attributes) -> Result<Step> {
         return Err(culprit(&form, node));
     };
     // What is not said is not there.
-    step.more = step.more.filter(|more| **more != More::default());
+    step.more = step.more.filter(|more| **more != StepOptions::default());
     Ok(step)
 }
 
@@ -152,7 +152,7 @@ fn written(
     step: &Step,
     status: StepStatus,
     globals: &Globals,
-) -> Result<Vec<Written>> {
+) -> Result<Vec<WrittenVariable>> {
     let global = |name: &str| globals.get(name).cloned();
     let Some(list) = node.read::<Vec<Map<String, Value>>>("written")? else {
         // Others keep what was written among the variables only.
@@ -171,6 +171,6 @@ fn written(
     list.into_iter().map(|form| one(form).ok_or_else(wrong)).collect()
 }
 
-fn written_as(name: Arc<str>, by: Strategy, value: Value) -> Written {
-    Written { name, by, value }
+fn written_as(name: Arc<str>, by: Strategy, value: Value) -> WrittenVariable {
+    WrittenVariable { name, by, value }
 }

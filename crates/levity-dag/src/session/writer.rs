@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::book::Book;
 use super::error::{SessionError, SessionProblem};
-use super::folder::Sessions;
-use crate::notice::Notice;
+use super::folder::SessionFolder;
+use crate::notice::PlanNotice;
 
 /// Keeps the session file of a run up to date, from its events.
 ///
@@ -16,7 +16,7 @@ use crate::notice::Notice;
 /// the old one or the new one, also after the process was killed. Nobody waits for it: it is written aside, one write at a
 /// time, and what happens meanwhile is in the next. Cloning costs nothing.
 ///
-/// A write that fails does not end the run: it is told to [`Sessions::on_error`], and the next is tried all the same.
+/// A write that fails does not end the run: it is told to [`SessionFolder::on_error`], and the next is tried all the same.
 ///
 /// ```
 /// # use levity_core::{Event, RunId};
@@ -60,7 +60,7 @@ struct Inbox {
 pub(super) type OnError = dyn Fn(&SessionError) + Send + Sync;
 
 impl SessionWriter {
-    pub(super) fn new(sessions: Sessions, run: RunId, on_error: Option<Arc<OnError>>) -> Self {
+    pub(super) fn new(sessions: SessionFolder, run: RunId, on_error: Option<Arc<OnError>>) -> Self {
         Self(Arc::new(Shared {
             dir: sessions.dir().to_owned(),
             book: Mutex::new(Book::new(sessions, run.clone())),
@@ -165,7 +165,7 @@ impl Shared {
             return None;
         }
         let kind = match &event.kind {
-            EventKind::Custom { name, .. } if name != Notice::NAME => return None,
+            EventKind::Custom { name, .. } if name != PlanNotice::NAME => return None,
             EventKind::ChildFinished { effect, ending } => {
                 // What a step answered is told once more when the step is done; here, what it took is enough.
                 let mut short = Ending::new(ending.status.clone());

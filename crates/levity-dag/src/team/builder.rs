@@ -11,49 +11,49 @@ use super::{DISTILLER, Inner, PLANNER, QA, Team};
 use crate::catalogue::{self, Catalogue};
 use crate::executor::TeamExecutor;
 use crate::function::Function;
-use crate::known::{Known, Performer, PerformerKind};
+use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
 use crate::machine::{PLAN, PlannedBy, Rules, Settings};
-use crate::parts::{Parts, Shared};
-use crate::planner::Planner;
-use crate::session::Sessions;
+use crate::parts::{AgentParts, Shared};
+use crate::planner::TeamPlanner;
+use crate::session::SessionFolder;
 
 /// Puts a [`Team`] together.
 #[must_use = "a builder does nothing until `build`"]
 #[derive(Default)]
 pub struct TeamBuilder {
-    agents: Vec<(Arc<str>, Performer, Agent)>,
+    agents: Vec<(Arc<str>, StepRunner, Agent)>,
     functions: Vec<(Arc<str>, Function)>,
     tools: RegistryBuilder,
     policy: Policy,
     code: Option<Arc<dyn Program>>,
     /// The agents of the catalogue that run code, with the name of what runs it.
     coders: BTreeMap<Arc<str>, String>,
-    planner: Option<Arc<dyn Planner>>,
+    planner: Option<Arc<dyn TeamPlanner>>,
     approver: Option<Arc<dyn Approver>>,
     guards: Vec<Arc<dyn Guard>>,
     settings: Settings,
     limits: Option<Limits>,
     max_steps: Option<usize>,
     runtime: Option<Runtime>,
-    catalogue: Option<(Catalogue, Parts)>,
-    sessions: Option<Sessions>,
+    catalogue: Option<(Catalogue, AgentParts)>,
+    sessions: Option<SessionFolder>,
 }
 
 impl TeamBuilder {
     /// The ten agents that come with levity, on this model; see [`Catalogue::defaults`].
     pub fn model(self, model: impl Model + 'static) -> Self {
-        self.agents(Catalogue::defaults(), Parts::new(model))
+        self.agents(Catalogue::defaults(), AgentParts::new(model))
     }
 
     /// Agents of a catalogue, and what they are built of. What runs code for them, who is asked and what drives runs is the
     /// same for the team, unless it is told otherwise.
-    pub fn agents(mut self, catalogue: Catalogue, parts: Parts) -> Self {
+    pub fn agents(mut self, catalogue: Catalogue, parts: AgentParts) -> Self {
         self.catalogue = Some((catalogue, parts));
         self
     }
 
     /// Keeps a session file of each run.
-    pub fn sessions(mut self, sessions: Sessions) -> Self {
+    pub fn sessions(mut self, sessions: SessionFolder) -> Self {
         self.sessions = Some(sessions);
         self
     }
@@ -62,14 +62,14 @@ impl TeamBuilder {
     /// plan is made; what one named `QA` says are verdicts.
     pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         let name = name.into();
-        let mut card = Performer::new(PerformerKind::Agent, description);
+        let mut card = StepRunner::new(StepRunnerKind::Agent, description);
         card.judges = &*name == QA;
         self.performer(name, card, agent)
     }
 
     /// Adds an agent, with all that plans are to know of it.
-    pub fn performer(mut self, name: impl Into<Arc<str>>, card: Performer, agent: Agent) -> Self {
-        self.agents.push((name.into(), Performer { kind: PerformerKind::Agent, ..card }, agent));
+    pub fn performer(mut self, name: impl Into<Arc<str>>, card: StepRunner, agent: Agent) -> Self {
+        self.agents.push((name.into(), StepRunner { kind: StepRunnerKind::Agent, ..card }, agent));
         self
     }
 
@@ -110,7 +110,7 @@ impl TeamBuilder {
     }
 
     /// Makes plans in place of an agent.
-    pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
+    pub fn planner(mut self, planner: impl TeamPlanner + 'static) -> Self {
         self.planner = Some(Arc::new(planner));
         self
     }
@@ -152,7 +152,7 @@ impl TeamBuilder {
         self
     }
 
-    /// How many steps a plan may have; [`Known::MAX_STEPS`] by default.
+    /// How many steps a plan may have; [`PlanConstraints::MAX_STEPS`] by default.
     pub fn max_steps(mut self, steps: usize) -> Self {
         self.max_steps = Some(steps);
         self
@@ -193,7 +193,7 @@ impl TeamBuilder {
         }
         let runtime = self.runtime.unwrap_or_default();
         let registry = self.tools.build()?;
-        let mut known = Known::new();
+        let mut known = PlanConstraints::new();
         let limits = self.limits.unwrap_or(Limits::new().tool_calls(Team::DEFAULT_TOOL_CALLS));
         known.limits = limits;
         known.max_steps = self.max_steps.unwrap_or(known.max_steps);
@@ -235,17 +235,17 @@ impl TeamBuilder {
     }
 
     /// Builds the agents of a catalogue.
-    fn take_on(&mut self, catalogue: &Catalogue, parts: Parts) -> Result<()> {
+    fn take_on(&mut self, catalogue: &Catalogue, parts: AgentParts) -> Result<()> {
         let parts = match &self.code {
             Some(code) if !parts.has_code() => parts.code(Shared(code.clone())),
             _ => parts,
         };
-        let mut cards: BTreeMap<Arc<str>, Performer> = catalogue.performers().collect();
+        let mut cards: BTreeMap<Arc<str>, StepRunner> = catalogue.performers().collect();
         for entry in catalogue.entries().filter(|entry| entry.enabled) {
             let agent = catalogue.build(&entry.name, &parts)?;
             let card = cards.remove(&entry.name);
             let mut card =
-                card.unwrap_or_else(|| Performer::new(PerformerKind::Agent, entry.description.clone()));
+                card.unwrap_or_else(|| StepRunner::new(StepRunnerKind::Agent, entry.description.clone()));
             card.description = catalogue::described(entry, &parts);
             let name = short(&entry.name);
             let program = parts.program(&[]).filter(|_| entry.code.is_some());
@@ -291,7 +291,7 @@ fn taken(name: &str) -> Error {
     Error::Setting { setting: "name", problem }
 }
 
-fn join(known: &mut Known, name: Arc<str>, card: Performer) -> Result<()> {
+fn join(known: &mut PlanConstraints, name: Arc<str>, card: StepRunner) -> Result<()> {
     if &*name == PLAN || known.performers.contains_key(&name) {
         return Err(taken(&name));
     }
@@ -300,8 +300,8 @@ fn join(known: &mut Known, name: Arc<str>, card: Performer) -> Result<()> {
 }
 
 fn join_agents(
-    known: &mut Known,
-    agents: Vec<(Arc<str>, Performer, Agent)>,
+    known: &mut PlanConstraints,
+    agents: Vec<(Arc<str>, StepRunner, Agent)>,
     guards: &[Arc<dyn Guard>],
 ) -> Result<BTreeMap<Arc<str>, Agent>> {
     let mut all = BTreeMap::new();
@@ -327,20 +327,20 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
 }
 
 fn join_functions(
-    known: &mut Known,
+    known: &mut PlanConstraints,
     functions: Vec<(Arc<str>, Function)>,
 ) -> Result<BTreeMap<String, Function>> {
     let mut all = BTreeMap::new();
     for (name, function) in functions {
-        join(known, name.clone(), Performer::new(PerformerKind::Function, function.description.clone()))?;
+        join(known, name.clone(), StepRunner::new(StepRunnerKind::Function, function.description.clone()))?;
         all.insert(name.to_string(), function);
     }
     Ok(all)
 }
 
-fn join_tools(known: &mut Known, registry: &Registry) -> Result<()> {
+fn join_tools(known: &mut PlanConstraints, registry: &Registry) -> Result<()> {
     registry.specs().iter().try_for_each(|spec| {
-        let card = Performer::new(PerformerKind::Tool, spec.description.as_str());
+        let card = StepRunner::new(StepRunnerKind::Tool, spec.description.as_str());
         join(known, spec.name.as_str().into(), card)
     })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::text::{one_line, time};
-use super::{StepView, View, edge_kind};
+use super::{PlanView, StepView, edge_kind};
 use crate::notice::StepStatus;
 
 /// How many characters of a text are drawn.
@@ -19,7 +19,7 @@ const COLOURS: [(StepStatus, &str, &str); 6] = [
     (StepStatus::Skipped, "#ffffff", "#bbbbbb"),
 ];
 
-impl View {
+impl PlanView {
     /// The plan as a Mermaid flowchart, with a class for each status.
     ///
     /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in labels, escaped.

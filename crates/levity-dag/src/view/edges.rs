@@ -72,7 +72,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl super::View {
+impl super::PlanView {
     /// A view of a checked plan that is not run.
     pub fn of_graph(graph: &Graph) -> Self {
         let mut view = Self::default();

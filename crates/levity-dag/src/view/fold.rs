@@ -4,9 +4,9 @@ use levity_core::{EffectId, Ending, Event, EventKind, RunId, Timestamp};
 
 use serde_json::Value;
 
-use super::{Preparation, Stage, View};
+use super::{PlanStage, PlanView, Preparation};
 use crate::machine::FILES;
-use crate::notice::Notice;
+use crate::notice::PlanNotice;
 use crate::plan::Plan;
 use crate::step::StepId;
 
@@ -21,14 +21,14 @@ pub(super) enum Owner {
     Step(StepId),
 }
 
-impl View {
+impl PlanView {
     /// Takes in an event of the run, or of a run below it.
     pub fn apply(&mut self, event: &Event) {
-        self.fold(event, Notice::of(&event.kind).as_ref());
+        self.fold(event, PlanNotice::of(&event.kind).as_ref());
     }
 
     /// Takes in an event whose notice has been read already.
-    pub(crate) fn fold(&mut self, event: &Event, notice: Option<&Notice>) {
+    pub(crate) fn fold(&mut self, event: &Event, notice: Option<&PlanNotice>) {
         let Some(effect) = self.place(&event.run) else { return };
         self.started.get_or_insert(event.at);
         self.last = Some(event.at);
@@ -67,7 +67,7 @@ impl View {
             EventKind::Decided { effect, .. } => self.decided(event.at, &event.run, *effect),
             EventKind::RunEnded(ending) => {
                 self.stop_preparing(event.at);
-                self.stage = Stage::Ended;
+                self.stage = PlanStage::Ended;
                 self.asks.clear();
                 self.owners.clear();
                 self.cut_off(event.at);
@@ -101,46 +101,46 @@ impl View {
     }
 
     /// A notice of the run.
-    fn tell(&mut self, at: Timestamp, run: &RunId, notice: &Notice) {
+    fn tell(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
         match notice {
-            Notice::Profiling { effect } => {
+            PlanNotice::Profiling { effect } => {
                 self.prepare(at, *effect, Owner::Profiling);
-                self.stage = Stage::Profiling;
+                self.stage = PlanStage::Profiling;
                 self.note(at, None, "looks at the files");
             }
-            Notice::Planning { effect, again, replan } => {
+            PlanNotice::Planning { effect, again, replan } => {
                 self.prepare(at, *effect, Owner::Planning);
-                self.stage = if *replan == 0 { Stage::Planning } else { Stage::Replanning };
+                self.stage = if *replan == 0 { PlanStage::Planning } else { PlanStage::Replanning };
                 let again = if *again > 0 { " again" } else { "" };
                 self.note(at, None, &format!("asks for a plan{again}"));
             }
-            Notice::Rejected { faults } => {
+            PlanNotice::Rejected { faults } => {
                 let first = faults.first().map_or("", String::as_str);
                 self.note(at, None, &format!("the plan cannot be run: {first}"));
             }
-            Notice::PlanCut { kept } => {
+            PlanNotice::PlanCut { kept } => {
                 self.note(
                     at,
                     None,
                     &format!("the plan was cut off after {kept} parts; the rest is asked for"),
                 );
             }
-            Notice::Planned { plan, edges } => {
+            PlanNotice::Planned { plan, edges } => {
                 self.planned(at, plan, edges);
                 self.note(at, None, &format!("a plan of {} steps", plan.steps.len()));
             }
-            Notice::Replanning { why, .. } => {
-                self.stage = Stage::Replanning;
+            PlanNotice::Replanning { why, .. } => {
+                self.stage = PlanStage::Replanning;
                 self.note(at, None, &format!("looks for another way: {why}"));
             }
-            Notice::Replanned { replan, diff, plan, edges } => {
+            PlanNotice::Replanned { replan, diff, plan, edges } => {
                 self.replans = *replan;
                 self.planned(at, plan, edges);
                 self.note(at, None, &format!("the plan was changed: {}", diff.reason));
             }
-            Notice::GaveUp { why } => {
+            PlanNotice::GaveUp { why } => {
                 self.stop_preparing(at);
-                self.stage = Stage::Running;
+                self.stage = PlanStage::Running;
                 self.gave_up = Some(why.clone());
                 self.note(at, None, &format!("no other way: {why}"));
             }
@@ -150,7 +150,7 @@ impl View {
 
     fn planned(&mut self, at: Timestamp, plan: &Arc<Plan>, edges: &[(StepId, StepId)]) {
         self.stop_preparing(at);
-        self.stage = Stage::Running;
+        self.stage = PlanStage::Running;
         self.asks.clear();
         let manifest = plan.given.get(FILES).and_then(|manifest| manifest.get("files"));
         self.files = manifest.and_then(Value::as_array).cloned().unwrap_or_default();

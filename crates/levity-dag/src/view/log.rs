@@ -1,6 +1,6 @@
 use levity_core::Timestamp;
 
-use super::View;
+use super::PlanView;
 use super::text::one_line;
 use crate::step::StepId;
 
@@ -21,7 +21,7 @@ pub struct LogLine {
     pub text: String,
 }
 
-impl View {
+impl PlanView {
     /// 1,000 lines are kept.
     pub const MAX_LOG: usize = MOST;
 

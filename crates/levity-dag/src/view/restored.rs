@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use super::{StepView, View};
+use super::{PlanView, StepView};
 use crate::session::{Session, SessionStep};
 
-impl View {
+impl PlanView {
     /// A view of what stands in a session file. It has no log: the file keeps none.
     pub(crate) fn of_session(session: &Session) -> Self {
         let mut view = Self::of_run(session.id.clone()).with_goal(session.query.clone());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Stage {
+pub enum PlanStage {
     /// Nothing is planned yet.
     #[default]
     Starting,
@@ -24,7 +24,7 @@ pub enum Stage {
     Ended,
 }
 
-impl Stage {
+impl PlanStage {
     /// The stage as text.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Stage {
     }
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for PlanStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use levity_core::{Money, Usage};
 
 use super::text::{number, one_line, time};
-use super::{StepView, View};
+use super::{PlanView, StepView};
 use crate::notice::StepStatus;
 
 /// How many characters a cell has at most.
@@ -15,7 +15,7 @@ const MOST: usize = 500;
 const REASON: usize = 400;
 const HEAD: [&str; 7] = ["step", "agent", "status", "time", "tokens", "cost", "attempts"];
 
-impl View {
+impl PlanView {
     /// What each step took, what all took, and what failed and why; as text for people.
     pub fn summary(&self) -> String {
         let mut rows = vec![HEAD.map(str::to_owned)];

@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use levity_core::Timestamp;
 
 use super::text::{one_line, time};
-use super::{StepView, View};
+use super::{PlanView, StepView};
 use crate::notice::StepStatus;
 
 /// How a tree is drawn.
@@ -102,7 +102,7 @@ const LONG: usize = 60;
 /// How many of the other steps before a step are mentioned.
 const MENTIONED: usize = 3;
 
-impl View {
+impl PlanView {
     /// The plan as a tree, with where each step stands.
     ///
     /// A step is drawn once, below the step that was settled last of those before it, or the first of them while they are not
@@ -165,7 +165,7 @@ fn out_of_circles(mut parent: Vec<usize>) -> Vec<usize> {
 }
 
 struct Tree<'a> {
-    view: &'a View,
+    view: &'a PlanView,
     options: TreeOptions,
     before: Vec<Vec<u32>>,
     children: Vec<Vec<u32>>,

@@ -8,7 +8,9 @@ use levity_core::{
     Abilities, Approver, Ask, Child, Decision, Executor, Model, ModelCard, Program, Tool, ToolError,
     ToolOutput, ToolSource, ToolSpec, Wanted,
 };
-use levity_dag::{AgentPart, Budget, Catalogue, CatalogueError, Entry, Need, Parts, Plan, Step, Team};
+use levity_dag::{
+    AgentPart, AgentParts, Budget, CatalogEntry, Catalogue, CatalogueError, Plan, Requirement, Step, Team,
+};
 use levity_test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
@@ -52,7 +54,7 @@ async fn each_of_the_ten_works_with_a_model_alone() {
     let agents = Catalogue::defaults();
     for entry in agents.entries() {
         let model = ScriptedModel::new().reply("{\"x\": 1}");
-        let agent = agents.build(&entry.name, &Parts::new(model.clone())).unwrap();
+        let agent = agents.build(&entry.name, &AgentParts::new(model.clone())).unwrap();
         let answer = agent.run("Do it.").await.unwrap();
         assert_eq!(answer.text(), "{\"x\": 1}", "{}", entry.name);
         let system = system(&model, 0);
@@ -70,7 +72,7 @@ async fn what_is_there_is_taken_and_what_is_not_is_told() {
     let model = ScriptedModel::new().reply("done");
     let (search, fetch, other) = (tool("browse"), tool("web_fetch"), tool("other"));
     let parts =
-        Parts::new(model.clone()).server("browser", Server("browser", search)).tool(fetch).tool(other);
+        AgentParts::new(model.clone()).server("browser", Server("browser", search)).tool(fetch).tool(other);
     let agents = Catalogue::defaults();
     agents.build("Browser", &parts).unwrap().run("Look it up.").await.unwrap();
     assert_eq!(names(&model, 0), ["web_fetch", "browse"]);
@@ -89,14 +91,14 @@ async fn what_is_there_is_taken_and_what_is_not_is_told() {
 
 #[test]
 fn what_is_needed_and_not_there_is_an_error() {
-    let parts = Parts::new(ScriptedModel::new())
+    let parts = AgentParts::new(ScriptedModel::new())
         .server("browser", Server("browser", tool("t")))
         .tool(tool("read_file"));
     let agents = Catalogue::empty()
-        .with(Entry::new("A", "a").servers(["brwser"]))
-        .with(Entry::new("B", "b").tools(["file_reader"]))
-        .with(Entry::new("C", "c").code(Need::Must))
-        .with(Entry::new("D", "d").models(["gemini", "ollama"]));
+        .with(CatalogEntry::new("A", "a").servers(["brwser"]))
+        .with(CatalogEntry::new("B", "b").tools(["file_reader"]))
+        .with(CatalogEntry::new("C", "c").code(Requirement::Must))
+        .with(CatalogEntry::new("D", "d").models(["gemini", "ollama"]));
     let said = |name: &str| agents.build(name, &parts).unwrap_err().to_string();
     assert_eq!(
         said("a"),
@@ -126,9 +128,9 @@ fn what_is_needed_and_not_there_is_an_error() {
 
 #[test]
 fn an_agent_that_is_off_is_not_built() {
-    let mut off = Entry::new("A", "a");
+    let mut off = CatalogEntry::new("A", "a");
     off.enabled = false;
-    let error = Catalogue::empty().with(off).build("A", &Parts::new(ScriptedModel::new())).unwrap_err();
+    let error = Catalogue::empty().with(off).build("A", &AgentParts::new(ScriptedModel::new())).unwrap_err();
     assert!(matches!(error, CatalogueError::Disabled { .. }), "{error}");
 }
 
@@ -137,7 +139,7 @@ async fn the_cheapest_model_that_can_be_had_is_used() {
     let (small, large) = (ScriptedModel::new(), ScriptedModel::new().reply("large").reply("large"));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (seen, found) = (asked.clone(), large.clone());
-    let parts = Parts::new(small).models(move |name| {
+    let parts = AgentParts::new(small).models(move |name| {
         seen.lock().unwrap().push(name.to_owned());
         if name == "large" {
             Ok(Arc::new(found.clone()) as Arc<dyn Model>)
@@ -145,7 +147,7 @@ async fn the_cheapest_model_that_can_be_had_is_used() {
             Err("no key is set".to_owned())
         }
     });
-    let agents = Catalogue::empty().with(Entry::new("A", "a").models(["tiny", "large", "huge"]));
+    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").models(["tiny", "large", "huge"]));
     let answer = agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!(answer.text(), "large");
     assert_eq!(*asked.lock().unwrap(), ["tiny", "large"]);
@@ -153,7 +155,7 @@ async fn the_cheapest_model_that_can_be_had_is_used() {
     assert_eq!(missing.len(), 2, "tiny and huge");
     assert!(missing.iter().all(|missing| !missing.needed));
 
-    let parts = Parts::new(ScriptedModel::new()).model_as("huge", large);
+    let parts = AgentParts::new(ScriptedModel::new()).model_as("huge", large);
     assert_eq!(agents.build("A", &parts).unwrap().run("?").await.unwrap().text(), "large");
 }
 
@@ -168,8 +170,8 @@ async fn a_call_in_text_is_understood_with_any_model() {
             .reply(r#"{"answer": "42"}"#);
         let model = if native { model } else { model.with_card(without_tools()) };
         let find = tool("find");
-        let agents = Catalogue::empty().with(Entry::new("A", "Find it.").servers(["rag"]));
-        let parts = Parts::new(model.clone()).server("rag", Server("rag", find.clone()));
+        let agents = Catalogue::empty().with(CatalogEntry::new("A", "Find it.").servers(["rag"]));
+        let parts = AgentParts::new(model.clone()).server("rag", Server("rag", find.clone()));
         let answer = agents.build("A", &parts).unwrap().run("Find the tides.").await.unwrap();
         assert_eq!(answer.text(), r#"{"answer": "42"}"#);
         assert_eq!(find.calls()[0].args, json!({"q": "tides"}), "native: {native}");
@@ -187,8 +189,8 @@ async fn a_call_in_text_is_understood_with_any_model() {
 async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
     let model = ScriptedModel::new().with_card(without_tools()).reply(CALL).reply(r#"{"x": "42"}"#);
     let find = tool("find");
-    let agents = Catalogue::empty().with(Entry::new("A", "a").tools(["find"]));
-    let parts = Parts::new(model.clone()).tool(find.clone());
+    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
+    let parts = AgentParts::new(model.clone()).tool(find.clone());
     let team = Team::builder().agents(agents, parts).build().unwrap();
     team.run(Plan::new().step(Step::new("s", "A").prompt("Find the tides.").writes(["x"]))).await.unwrap();
     assert_eq!(find.calls().len(), 1);
@@ -199,8 +201,8 @@ async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
 async fn calls_of_both_kinds_work_side_by_side() {
     let model = ScriptedModel::new().call("find", json!({"q": 1})).reply(CALL).reply("{}");
     let find = tool("find");
-    let agents = Catalogue::empty().with(Entry::new("A", "a").tools(["find"]));
-    let parts = Parts::new(model.clone()).tool(find.clone());
+    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
+    let parts = AgentParts::new(model.clone()).tool(find.clone());
     agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!(find.calls().len(), 2);
 }
@@ -208,8 +210,8 @@ async fn calls_of_both_kinds_work_side_by_side() {
 #[tokio::test]
 async fn calls_in_text_are_left_alone_where_it_is_said() {
     let find = tool("find");
-    let agents = Catalogue::empty().with(Entry::new("A", "a").tools(["find"]).without_text_tools());
-    let parts = Parts::new(ScriptedModel::new().reply(CALL)).tool(find.clone());
+    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]).without_text_tools());
+    let parts = AgentParts::new(ScriptedModel::new().reply(CALL)).tool(find.clone());
     assert_eq!(agents.build("A", &parts).unwrap().run("?").await.unwrap().text(), CALL);
     assert!(find.calls().is_empty());
 }
@@ -221,8 +223,8 @@ async fn the_last_turn_is_announced_and_has_no_tools() {
     let script =
         (0..14).fold(ScriptedModel::new(), |script, turn| script.reply(call(turn))).reply("{\"x\": 1}");
     let find = tool("find");
-    let agents = Catalogue::empty().with(Entry::new("A", "a").tools(["find"]));
-    let parts = Parts::new(script.clone()).tool(find.clone());
+    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
+    let parts = AgentParts::new(script.clone()).tool(find.clone());
     let answer = agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!((answer.text(), find.calls().len()), ("{\"x\": 1}", 14));
     script.assert_finished();
@@ -246,7 +248,7 @@ impl Approver for User {
 async fn clarification_asks_the_user() {
     let question = r#"{"call_tool": {"name": "ask_user", "arguments": {"question": "Which Bergen?"}}}"#;
     let model = ScriptedModel::new().reply(question).reply("{\"city\": \"Bergen, Norway\"}");
-    let parts = Parts::new(model.clone()).approver(User);
+    let parts = AgentParts::new(model.clone()).approver(User);
     let agent = Catalogue::defaults().build("ClarificationAgent", &parts).unwrap();
     assert_eq!(agent.run("Which city?").await.unwrap().text(), "{\"city\": \"Bergen, Norway\"}");
     assert!(serde_json::to_string(&model.requests()[1].history).unwrap().contains("the one in Norway"));
@@ -269,7 +271,7 @@ impl Program for Code {
 #[tokio::test]
 async fn the_coder_gets_what_runs_python_with_its_tools() {
     let model = ScriptedModel::new().reply("{}").reply("{}");
-    let parts = Parts::new(model.clone())
+    let parts = AgentParts::new(model.clone())
         .server("rag", Server("rag", tool("find")))
         .tool(tool("other"))
         .code_with(|tools| {
@@ -289,13 +291,13 @@ async fn the_coder_gets_what_runs_python_with_its_tools() {
 
 #[tokio::test]
 async fn limits_and_the_last_word_reach_the_agent() {
-    let entry = Entry::new("A", "a")
+    let entry = CatalogEntry::new("A", "a")
         .budget(Budget::new().model_calls(1))
         .timeout(Duration::from_secs(5))
         .tools(["find"]);
     let agents = Catalogue::empty().with(entry);
     let model = ScriptedModel::new().reply(CALL).reply("best effort");
-    let parts = Parts::new(model.clone())
+    let parts = AgentParts::new(model.clone())
         .tool(tool("find"))
         .limits(levity_core::Limits::new().tokens(1_000_000))
         .finish(|name, builder| builder.instructions(format!("I am {name}.")));
@@ -306,8 +308,8 @@ async fn limits_and_the_last_word_reach_the_agent() {
 
 #[test]
 fn what_cannot_be_put_together_says_who_it_is() {
-    let agents = Catalogue::empty().with(Entry::new("A", "a").max_turns(0));
-    let error = agents.build("A", &Parts::new(ScriptedModel::new())).unwrap_err();
+    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").max_turns(0));
+    let error = agents.build("A", &AgentParts::new(ScriptedModel::new())).unwrap_err();
     assert_eq!(error.to_string(), "the agent `A` cannot be put together");
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("max_turns"));
 }
@@ -332,7 +334,7 @@ fn reader(name: &str) -> impl Tool + 'static {
 async fn tools_and_servers_reach_the_default_agents_by_role() {
     let agents = Catalogue::defaults();
     let parts = |model: &ScriptedModel| {
-        Parts::new(model.clone())
+        AgentParts::new(model.clone())
             .tool(reader("read_file"))
             .tool(reader("list_files"))
             .tool(reader("now"))
@@ -380,7 +382,7 @@ async fn tools_and_servers_reach_the_default_agents_by_role() {
 #[test]
 fn parts_that_reach_no_agent_are_listed() {
     let code = Code(ToolSpec::new("run_python", "Runs Python."));
-    let parts = Parts::new(ScriptedModel::new())
+    let parts = AgentParts::new(ScriptedModel::new())
         .tool(reader("read_file"))
         .tool(tool("write_file"))
         .server("notes", Server("notes", tool("add_note")))
@@ -388,16 +390,17 @@ fn parts_that_reach_no_agent_are_listed() {
     let unused = |agents: &Catalogue| -> Vec<String> {
         agents.unused(&parts).iter().map(ToString::to_string).collect()
     };
-    let reads = Catalogue::empty().with(Entry::new("A", "a").tools(["*:read_only"]).servers(["*:read_only"]));
+    let reads =
+        Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["*:read_only"]).servers(["*:read_only"]));
     assert_eq!(
         unused(&reads),
         ["the tool `write_file`", "the MCP server `notes`", "something that runs Python"]
     );
-    let mut off = Entry::new("B", "b").tools(["*"]).servers(["*"]).code(Need::IfThere);
+    let mut off = CatalogEntry::new("B", "b").tools(["*"]).servers(["*"]).code(Requirement::IfThere);
     assert!(unused(&reads.clone().with(off.clone())).is_empty());
     off.enabled = false;
     assert_eq!(unused(&reads.with(off)).len(), 3, "an agent that is switched off has nothing");
-    assert_eq!(unused(&Catalogue::empty().with(Entry::new("A", "a"))).len(), 4);
+    assert_eq!(unused(&Catalogue::empty().with(CatalogEntry::new("A", "a"))).len(), 4);
 }
 
 #[tokio::test]
@@ -405,7 +408,7 @@ async fn planner_is_told_which_tools_each_agent_has() {
     let model = ScriptedModel::new()
         .reply(r#"{"steps": [{"id": "a", "agent": "Thinker", "writes": ["x"]}]}"#)
         .reply("{\"x\": 1}");
-    let parts = Parts::new(model.clone()).tool(tool("write_file")).tool(reader("read_file"));
+    let parts = AgentParts::new(model.clone()).tool(tool("write_file")).tool(reader("read_file"));
     let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
     team.run("Do it").await.unwrap();
     let asked = model.requests()[0].history.messages()[0].text().into_owned();

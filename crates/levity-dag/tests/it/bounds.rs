@@ -9,8 +9,8 @@ use levity_core::{
     Approver, Ask, Child, Decision, EventKind, Executor, Limits, Program, ToolError, ToolOutput, ToolSpec,
 };
 use levity_dag::{
-    Brief, Budget, Error, FanOut, Faults, Notice, Performer, PerformerKind, Plan, Planner, Sessions, Step,
-    StepStatus, Team,
+    Brief, Budget, Error, FanOut, Faults, Plan, PlanNotice, SessionFolder, Step, StepRunner, StepRunnerKind,
+    StepStatus, Team, TeamPlanner,
 };
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -29,8 +29,8 @@ fn told(model: &ScriptedModel, at: usize) -> String {
     requests[at].history.messages().last().map(|message| message.text().into_owned()).unwrap_or_default()
 }
 
-pub(crate) fn judge(model: &ScriptedModel) -> (Performer, Agent) {
-    let mut card = Performer::new(PerformerKind::Agent, "judges");
+pub(crate) fn judge(model: &ScriptedModel) -> (StepRunner, Agent) {
+    let mut card = StepRunner::new(StepRunnerKind::Agent, "judges");
     card.judges = true;
     (card, agent(model))
 }
@@ -51,9 +51,8 @@ async fn answer_after(
             match &event.kind {
                 EventKind::Asked(ask) => open.push(ask.clone()),
                 kind => {
-                    let notice = Notice::of(kind);
-                    done |=
-                        matches!(notice, Some(Notice::StepCompleted { step: id, .. }) if id.as_str() == step);
+                    let notice = PlanNotice::of(kind);
+                    done |= matches!(notice, Some(PlanNotice::StepCompleted { step: id, .. }) if id.as_str() == step);
                 }
             }
             if done {
@@ -86,7 +85,7 @@ async fn a_question_about_a_tool_holds_up_nobody_else() {
 struct Once(Value);
 
 #[async_trait]
-impl Planner for Once {
+impl TeamPlanner for Once {
     async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
         Ok(self.0.clone())
     }
@@ -116,9 +115,8 @@ async fn a_question_about_a_change_holds_up_nobody_else() {
                     }
                 }
                 kind => {
-                    let notice = Notice::of(kind);
-                    done |=
-                        matches!(notice, Some(Notice::StepCompleted { step, .. }) if step.as_str() == "a29");
+                    let notice = PlanNotice::of(kind);
+                    done |= matches!(notice, Some(PlanNotice::StepCompleted { step, .. }) if step.as_str() == "a29");
                 }
             }
             if done && let Some(ask) = open.take() {
@@ -345,7 +343,9 @@ async fn of_two_judges_that_send_work_back_none_is_forgotten() {
                     asked += 1;
                     open = Some((asked, ask.clone()));
                 }
-                kind => failed += usize::from(matches!(Notice::of(kind), Some(Notice::StepFailed { .. }))),
+                kind => {
+                    failed += usize::from(matches!(PlanNotice::of(kind), Some(PlanNotice::StepFailed { .. })))
+                }
             }
             if let Some((at, ask)) = open.take() {
                 match at == 2 && failed < 3 {
@@ -404,7 +404,7 @@ async fn a_name_that_means_a_time_limit_is_not_given_to_anything_else() {
 #[tokio::test]
 async fn the_session_of_a_fork_has_what_it_began_with() {
     let folder = tempfile::tempdir().unwrap();
-    let sessions = Sessions::open(folder.path());
+    let sessions = SessionFolder::open(folder.path());
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let team = simple(&Log::default()).runtime(runtime).sessions(sessions.clone()).build().unwrap();
     let plan = Plan::new().step(give("a", 1)).step(give("b", 2).after("a"));

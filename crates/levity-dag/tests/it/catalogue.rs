@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use levity_core::Money;
-use levity_dag::{Budget, Catalogue, CatalogueError, Need};
+use levity_dag::{Budget, Catalogue, CatalogueError, Requirement};
 use tempfile::TempDir;
 
 /// A folder with these files.
@@ -62,8 +62,11 @@ fn check_source(agents: &Catalogue) {
     assert_eq!((&*planner.name, &*planner.prompt, &*planner.description), ("Planner", "Plan it.", "Plans"));
     assert_eq!((planner.max_turns, planner.models.len()), (4, 1), "what was not said is as it was");
     let coder = agents.find("CoderAgent").unwrap();
-    assert_eq!((&*coder.prompt, coder.servers.len(), coder.code), ("Code it.", 3, Some(Need::IfThere)));
-    assert!(coder.servers.iter().all(|server| server.need == Need::Must));
+    assert_eq!(
+        (&*coder.prompt, coder.servers.len(), coder.code),
+        ("Code it.", 3, Some(Requirement::IfThere))
+    );
+    assert!(coder.servers.iter().all(|server| server.need == Requirement::Must));
     let new = agents.find("new").unwrap();
     assert_eq!((&*new.name, &*new.prompt, new.max_turns), ("NewAgent", "Be new.", 15));
     assert_eq!(
@@ -116,17 +119,17 @@ fn every_setting_is_read() {
     assert_eq!(&*lawyer.prompt, "# The lawyer\nRead the contract.\n");
     assert_eq!(&*lawyer.description, "The lawyer", "the first line, since nothing is said");
     assert_eq!(lawyer.models.iter().map(|name| &**name).collect::<Vec<_>>(), ["small", "large"]);
-    let named = |list: &[levity_dag::Named]| -> Vec<_> {
+    let named = |list: &[levity_dag::NamedPart]| -> Vec<_> {
         list.iter().map(|named| (named.name.to_string(), named.need)).collect()
     };
-    assert_eq!(named(&lawyer.servers), [("laws".to_owned(), Need::IfThere)]);
+    assert_eq!(named(&lawyer.servers), [("laws".to_owned(), Requirement::IfThere)]);
     assert_eq!(
         named(&lawyer.tools),
-        [("read_file".to_owned(), Need::Must), ("web_fetch".to_owned(), Need::IfThere)]
+        [("read_file".to_owned(), Requirement::Must), ("web_fetch".to_owned(), Requirement::IfThere)]
     );
     let budget = Budget::new().tokens(50_000).money(Money::from_dollars(0.25)).model_calls(4).tool_calls(0);
     assert_eq!((lawyer.budget, lawyer.timeout), (Some(budget), Some(Duration::from_secs_f64(90.5))));
-    assert_eq!((lawyer.max_turns, lawyer.code), (5, Some(Need::Must)));
+    assert_eq!((lawyer.max_turns, lawyer.code), (5, Some(Requirement::Must)));
     assert!(lawyer.ask_user && lawyer.judges && !lawyer.text_tools && !lawyer.enabled);
 
     let alone = Catalogue::empty().with_folder(dir.path()).unwrap_err();

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{Approver, Ask, Decision, EventKind, Journal, Post, RunId, ToolError};
+use levity_core::{Approver, Ask, Decision, EventKind, Journal, RunId, RunRequest, ToolError};
 use levity_dag::{
-    Brief, Error, Function, Plan, Planner, Retry, Step, StepInput, StepStatus, Team, TeamBuilder, TeamInput,
+    Brief, Error, Function, Plan, Retry, Step, StepInput, StepStatus, Team, TeamBuilder, TeamInput,
+    TeamPlanner,
 };
 use levity_loop::Agent;
 use levity_runtime::{Durability, FileJournal, MemoryJournal, Runtime};
@@ -21,7 +22,7 @@ use crate::support::within;
 struct Known;
 
 #[async_trait]
-impl Planner for Known {
+impl TeamPlanner for Known {
     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
         let step = |id: &str, agent: &str, reads: &[&str]| json!({"id": id, "agent": agent, "inputs": {"me": id}, "reads": reads, "writes": [id]});
         if brief.replan.is_some() {
@@ -207,7 +208,7 @@ async fn a_run_is_left_while_a_step_asks_a_person() {
     let run = parked(run).await;
     assert_eq!(parked(make().resume(run.clone()).park()).await, run);
     let [ask] = &*std::mem::take(&mut *asked.lock().unwrap()) else { panic!("it asks once") };
-    let post = Post::Decide { effect: ask.effect, decision: Decision::answer("red") };
+    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::answer("red") };
     make().runtime().tell(&ask.run, post).await.unwrap();
     let finished = within(make().resume(run).park()).await.unwrap();
     assert_eq!(finished.variable("colour"), Some(&json!("red")));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use levity_core::ToolError;
 use levity_dag::{
-    Condition, Error, FanOut, Faults, Function, Join, Notice, OnFailure, Plan, Reducer, Retry, Step,
+    Condition, Error, FanOut, Faults, Function, Join, OnFailure, Plan, PlanNotice, Reducer, Retry, Step,
     StepInput, StepStatus, Team, TeamAnswer, TeamDetails, Variable,
 };
 use levity_runtime::Runtime;
@@ -142,8 +142,8 @@ async fn a_step_is_tried_again_after_a_pause() {
     assert_eq!(finished.step("s").unwrap().spent.attempts, 3);
     // One second, and then two.
     assert_eq!(levity_core::World::now(&world).since(before), Duration::from_secs(3));
-    let notices: Vec<Notice> = std::mem::take(&mut *notices.lock().unwrap());
-    let retried = notices.iter().filter(|notice| matches!(notice, Notice::StepRetried { .. })).count();
+    let notices: Vec<PlanNotice> = std::mem::take(&mut *notices.lock().unwrap());
+    let retried = notices.iter().filter(|notice| matches!(notice, PlanNotice::StepRetried { .. })).count();
     assert_eq!(retried, 2);
 }
 

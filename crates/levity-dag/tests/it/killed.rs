@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{Journal as _, RunId, ToolError, World as _};
-use levity_dag::{FanOut, Function, Notice, Plan, Retry, Step, StepInput, StepStatus, Team};
+use levity_dag::{FanOut, Function, Plan, PlanNotice, Retry, Step, StepInput, StepStatus, Team};
 use levity_runtime::{Durability, FileJournal, Runtime, SystemWorld};
 use serde_json::{Value, json};
 
@@ -135,9 +135,9 @@ fn finished(folder: &Path) -> BTreeSet<String> {
         let known = journal(folder).read(&RunId::new("r")).await.is_ok_and(|records| !records.is_empty());
         if known { team(Some(folder)).history(&RunId::new("r")).await.unwrap() } else { Vec::new() }
     });
-    let done = history.iter().filter_map(|event| match Notice::of(&event.kind)? {
-        Notice::StepCompleted { step, .. } => Some(step.to_string()),
-        Notice::ItemFinished { step, item, error: None } => Some(format!("{step}#{item}")),
+    let done = history.iter().filter_map(|event| match PlanNotice::of(&event.kind)? {
+        PlanNotice::StepCompleted { step, .. } => Some(step.to_string()),
+        PlanNotice::ItemFinished { step, item, error: None } => Some(format!("{step}#{item}")),
         _ => None,
     });
     done.collect()

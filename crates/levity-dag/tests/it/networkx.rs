@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use levity_core::EventKind;
-use levity_dag::{Plan, Session, Sessions, Step};
+use levity_dag::{Plan, Session, SessionFolder, Step};
 use serde_json::json;
 
 use crate::session;
@@ -62,7 +62,7 @@ fn networkx_reads_sessions_and_gives_them_back() {
     };
     let dir = tempfile::tempdir().unwrap();
     for stream in [session::run("whole"), unfinished(), Stream::new("empty", "only a goal")] {
-        let writer = Sessions::open(dir.path()).writer(&stream.run);
+        let writer = SessionFolder::open(dir.path()).writer(&stream.run);
         stream.events.iter().for_each(|event| writer.apply(event));
         // The goal alone is not written yet.
         let Some(path) = writer.path() else { continue };

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use levity_dag::{FaultKind, Graph, Known, LoadError, Performer, PerformerKind, Plan};
+use levity_dag::{FaultKind, Graph, LoadError, Plan, PlanConstraints, StepRunner, StepRunnerKind};
 
-fn known() -> Known {
-    Known::new().with("Coder", Performer::new(PerformerKind::Agent, "writes code"))
+fn known() -> PlanConstraints {
+    PlanConstraints::new().with("Coder", StepRunner::new(StepRunnerKind::Agent, "writes code"))
 }
 
 /// The first complaint about a plan text, from reading or from checking.

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{Decision, EventKind, Finish, ToolError};
-use levity_dag::{Brief, Error, Notice, Plan, Planner, Step, StepStatus, Team, TeamAnswer, TeamInput};
+use levity_dag::{
+    Brief, Error, Plan, PlanNotice, Step, StepStatus, Team, TeamAnswer, TeamInput, TeamPlanner,
+};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::{ScriptedModel, Turn};
@@ -29,7 +31,7 @@ impl Script {
 }
 
 #[async_trait]
-impl Planner for Script {
+impl TeamPlanner for Script {
     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
         let mut script = self.0.lock().unwrap();
         script.1.push(brief.clone());
@@ -73,7 +75,7 @@ async fn a_failed_step_is_stood_in_for_and_the_rest_goes_on() {
     assert_eq!(replan.results.get("b"), Some(&json!(2)));
     assert_eq!(replan.plan["steps"][1]["status"], json!("completed"));
     let notices = notices.lock().unwrap();
-    assert!(notices.iter().any(|notice| matches!(notice, Notice::Replanned { replan: 1, .. })));
+    assert!(notices.iter().any(|notice| matches!(notice, PlanNotice::Replanned { replan: 1, .. })));
 }
 
 #[tokio::test]
@@ -226,7 +228,9 @@ async fn a_run_is_gone_on_with_and_nothing_is_done_twice() {
     assert!(log.take().is_empty());
     let told = team.history(first.run()).await.unwrap();
     assert!(
-        told.iter().filter_map(|event| Notice::of(&event.kind)).any(|n| matches!(n, Notice::Planned { .. }))
+        told.iter()
+            .filter_map(|event| PlanNotice::of(&event.kind))
+            .any(|n| matches!(n, PlanNotice::Planned { .. }))
     );
 }
 
@@ -252,7 +256,9 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
 }
 
 /// Has a plan made by a model whose replies are cut off where it is said, and carries it out.
-async fn made_of(replies: &[(&str, Finish)]) -> (levity_dag::Result<TeamAnswer>, ScriptedModel, Vec<Notice>) {
+async fn made_of(
+    replies: &[(&str, Finish)],
+) -> (levity_dag::Result<TeamAnswer>, ScriptedModel, Vec<PlanNotice>) {
     let script = |model: ScriptedModel, (text, finish): &(&str, Finish)| {
         model.turn(Turn::new().text(*text).finish(finish.clone()))
     };
@@ -284,9 +290,9 @@ async fn planner_cut_by_the_reply_limit_is_asked_for_the_rest() {
         assert!(asked(at).contains("Answer with the rest of the plan alone"), "{}", asked(at));
         assert!(!asked(at).contains("What is wrong with it"), "{}", asked(at));
     }
-    let cut = told.iter().filter(|notice| matches!(notice, Notice::PlanCut { .. })).count();
+    let cut = told.iter().filter(|notice| matches!(notice, PlanNotice::PlanCut { .. })).count();
     assert_eq!(cut, 2);
-    assert!(!told.iter().any(|notice| matches!(notice, Notice::Rejected { .. })), "no draft is used up");
+    assert!(!told.iter().any(|notice| matches!(notice, PlanNotice::Rejected { .. })), "no draft is used up");
 }
 
 #[tokio::test]
@@ -312,7 +318,7 @@ async fn planner_without_progress_is_told_to_plan_shorter_and_given_up_at_last()
     let asked = |at: usize| model.requests()[at].history.messages()[0].text().into_owned();
     assert!(asked(1).contains("write shorter prompts"), "{}", asked(1));
     assert!(asked(2).contains("before the plan began"), "{}", asked(2));
-    assert_eq!(told.iter().filter(|notice| matches!(notice, Notice::Rejected { .. })).count(), 3);
+    assert_eq!(told.iter().filter(|notice| matches!(notice, PlanNotice::Rejected { .. })).count(), 3);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use levity_core::{Limits, Message, ModelErrorKind, Response, ToolOutput, Usage};
 use levity_dag::{
-    Budget, Error, Notice, Performer, PerformerKind, Plan, Retry, Step, StepStatus, Strategy, Team,
+    Budget, Error, Plan, PlanNotice, Retry, Step, StepRunner, StepRunnerKind, StepStatus, Strategy, Team,
     TeamAnswer, TeamInput,
 };
 use levity_loop::Agent;
@@ -66,7 +66,7 @@ async fn how_a_variable_was_found_is_told() {
         within(team(&model).run(plan).on_event(collect(&notices))).await.unwrap();
         let notices = notices.lock().unwrap();
         let written = notices.iter().find_map(|notice| match notice {
-            Notice::StepCompleted { writes, .. } => writes.first(),
+            PlanNotice::StepCompleted { writes, .. } => writes.first(),
             _ => None,
         });
         assert_eq!(written.map(|written| written.by), Some(by), "{reply}");
@@ -161,7 +161,7 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
         .reply("{\"verdict\": \"revise\", \"issues\": [\"too short\"], \"steps\": [\"write\"]}")
         .reply("{\"verdict\": \"pass\", \"issues\": []}");
     let last = ScriptedModel::new().reply("{\"report\": \"done\"}");
-    let mut card = Performer::new(PerformerKind::Agent, "judges");
+    let mut card = StepRunner::new(StepRunnerKind::Agent, "judges");
     card.judges = true;
     let team = Team::builder()
         .agent("Writer", "writes", agent(writer.clone()))

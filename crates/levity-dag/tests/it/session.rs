@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use levity_core::{EventKind, RunId, Status, Timestamp};
 use levity_dag::{
-    Budget, Condition, FanOut, Join, OnFailure, Plan, Reducer, Retry, Session, SessionFilter, SessionProblem,
-    Sessions, Stage, Step, StepStatus, TeamInput, TreeOptions, Variable, View,
+    Budget, Condition, FanOut, Join, OnFailure, Plan, PlanStage, PlanView, Reducer, Retry, Session,
+    SessionFilter, SessionFolder, SessionProblem, Step, StepStatus, TeamInput, TreeOptions, Variable,
 };
 use levity_runtime::{MemoryJournal, Runtime};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ pub(crate) fn run(name: &str) -> Stream {
     stream
 }
 
-async fn write(sessions: &Sessions, stream: &Stream) -> PathBuf {
+async fn write(sessions: &SessionFolder, stream: &Stream) -> PathBuf {
     let writer = sessions.writer(&stream.run);
     stream.events.iter().for_each(|event| writer.apply(event));
     writer.flush().await.unwrap();
@@ -55,7 +55,7 @@ fn json_of(path: &Path) -> Value {
 #[tokio::test]
 async fn a_run_is_written_as_a_graph() {
     let dir = tempfile::tempdir().unwrap();
-    let path = write(&Sessions::open(dir.path()), &run("r1")).await;
+    let path = write(&SessionFolder::open(dir.path()), &run("r1")).await;
     assert_eq!(path, dir.path().join("2026/03/04/session_r1.json"));
     let file = json_of(&path);
     assert_eq!((&file["directed"], &file["multigraph"]), (&json!(true), &json!(false)));
@@ -99,10 +99,10 @@ async fn a_run_is_written_as_a_graph() {
 async fn a_session_is_had_back() {
     let dir = tempfile::tempdir().unwrap();
     let stream = run("r1");
-    let path = write(&Sessions::open(dir.path()), &stream).await;
+    let path = write(&SessionFolder::open(dir.path()), &stream).await;
     let session = Session::load(&path).await.unwrap();
     assert_eq!(**session.plan(), planned().0);
-    assert_eq!((session.id.as_str(), session.stage), ("r1", Stage::Ended));
+    assert_eq!((session.id.as_str(), session.stage), ("r1", PlanStage::Ended));
     assert_eq!(session.planning.usage, crate::stream::usage(500, 70, 123_456_789));
     assert!(
         session.extra.is_empty() && session.steps.iter().all(|step| step.extra.is_empty()),
@@ -110,7 +110,7 @@ async fn a_session_is_had_back() {
     );
 
     // It is drawn like the run itself.
-    let mut seen = View::new();
+    let mut seen = PlanView::new();
     stream.events.iter().for_each(|event| seen.apply(event));
     let again = session.to_view();
     assert_eq!(again.tree(TreeOptions::new()), seen.tree(TreeOptions::new()));
@@ -133,7 +133,7 @@ async fn what_depends_on_a_step_is_done_again_with_it() {
     for (step, writes) in [("fetch_a", "a"), ("fetch_b", "b"), ("compare", "verdict"), ("report", "report")] {
         stream.completed(step, json!({writes: step}));
     }
-    let session = Session::load(write(&Sessions::open(dir.path()), &stream).await).await.unwrap();
+    let session = Session::load(write(&SessionFolder::open(dir.path()), &stream).await).await.unwrap();
     let left = |steps: &[&str]| {
         let steps: Vec<_> = steps.iter().map(|step| id(step)).collect();
         let seed = session.seed_without(&steps).unwrap();
@@ -159,7 +159,7 @@ async fn values_of_several_writers_become_one() {
     stream.planned(&plan, &[("first", "last")]);
     stream.completed("first", json!({"x": "one", "n": 1})).completed("last", json!({"x": null}));
     stream.completed("other", json!({"n": 41}));
-    let path = write(&Sessions::open(dir.path()), &stream).await;
+    let path = write(&SessionFolder::open(dir.path()), &stream).await;
     assert_eq!(json_of(&path)["graph"]["globals_schema"], json!({"n": 42, "x": null}));
     let session = Session::load(&path).await.unwrap();
     let written = |step: &str| {
@@ -174,7 +174,7 @@ async fn values_of_several_writers_become_one() {
 #[tokio::test]
 async fn a_run_that_goes_on_goes_on_in_its_file() {
     let dir = tempfile::tempdir().unwrap();
-    let sessions = Sessions::open(dir.path());
+    let sessions = SessionFolder::open(dir.path());
     let mut stream = Stream::new("r", "g");
     let (plan, edges) = pages();
     stream.planned(&plan, &edges).started("fetch_a", 3).completed("fetch_a", json!({"a": "A"}));
@@ -198,7 +198,7 @@ async fn a_write_that_fails_is_told_and_tried_again() {
     let tell = told.clone();
     let stream = run("r1");
     let sessions =
-        Sessions::open(dir.path()).on_error(move |error| tell.lock().unwrap().push(error.to_string()));
+        SessionFolder::open(dir.path()).on_error(move |error| tell.lock().unwrap().push(error.to_string()));
     let writer = sessions.writer(&stream.run);
     let (last, first) = stream.events.split_last().unwrap();
     first.iter().for_each(|event| writer.apply(event));
@@ -218,7 +218,7 @@ async fn what_was_under_way_when_a_run_was_cancelled_is_to_be_done() {
     let mut stream = Stream::new("r", "g");
     stream.planned(&plan, &edges).started("fetch_a", 3).started("fetch_b", 4);
     stream.completed("fetch_a", json!({"a": 1}));
-    let writer = Sessions::open(dir.path()).writer(&stream.run);
+    let writer = SessionFolder::open(dir.path()).writer(&stream.run);
     stream.events.iter().for_each(|event| writer.apply(event));
     writer.flush().await.unwrap();
     stream.ended(Status::Cancelled { reason: "enough".into() });
@@ -238,7 +238,7 @@ async fn a_pipe_in_the_place_of_a_session_is_not_waited_for() {
     let day = dir.path().join("2026/03/04");
     fs::create_dir_all(&day).unwrap();
     assert!(Command::new("mkfifo").arg(day.join("session_pipe.json")).status().unwrap().success());
-    let sessions = Sessions::open(dir.path());
+    let sessions = SessionFolder::open(dir.path());
     let listed = sessions.list(&SessionFilter::new()).await.unwrap();
     assert!(listed[0].problem.as_deref().unwrap().contains("not a regular file"), "{listed:?}");
     let error = sessions.load("pipe").await.unwrap_err();
@@ -249,7 +249,7 @@ async fn a_pipe_in_the_place_of_a_session_is_not_waited_for() {
 #[tokio::test]
 async fn a_team_keeps_sessions_of_its_runs() {
     let dir = tempfile::tempdir().unwrap();
-    let sessions = Sessions::open(dir.path());
+    let sessions = SessionFolder::open(dir.path());
     let team = crate::support::simple(&Default::default()).sessions(sessions.clone()).build().unwrap();
     let plan = Plan::new()
         .step(Step::new("list", "give").input("give", json!([1, 2, 3])).writes(["list"]))
@@ -261,7 +261,7 @@ async fn a_team_keeps_sessions_of_its_runs() {
                 .retry(Retry::attempts(2).pause(Default::default())),
         )
         .step(Step::new("last", "sum").reads(["bad"]).writes(["last"]));
-    let seen = Arc::new(Mutex::new(View::new()));
+    let seen = Arc::new(Mutex::new(PlanView::new()));
     let fold = seen.clone();
     let run = team.run(TeamInput::from(plan.clone()).goal("add up")).id("kept");
     let ended = run.on_event(move |event| fold.lock().unwrap().apply(event)).await;
@@ -270,7 +270,7 @@ async fn a_team_keeps_sessions_of_its_runs() {
     let session = sessions.load("kept").await.unwrap();
     assert_eq!(
         (session.query.as_str(), session.stage, session.status.as_str()),
-        ("add up", Stage::Ended, "failed")
+        ("add up", PlanStage::Ended, "failed")
     );
     assert_eq!(session.globals["each"], json!([11, 12, 13]));
     let statuses: Vec<&str> = session.steps.iter().map(|step| step.status.as_str()).collect();
@@ -306,7 +306,7 @@ async fn the_file_of_a_run_that_is_driven_elsewhere_is_left_alone() {
             Ok(json!(1))
         }
     });
-    let sessions = Sessions::open(dir.path());
+    let sessions = SessionFolder::open(dir.path());
     let builder =
         crate::support::simple(&Default::default()).function("hold", hold).sessions(sessions.clone());
     let team = builder.runtime(Runtime::new().with_journal(MemoryJournal::new())).build().unwrap();
@@ -326,7 +326,7 @@ async fn the_file_of_a_run_that_is_driven_elsewhere_is_left_alone() {
 #[tokio::test]
 async fn a_fork_of_a_run_has_a_session_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let sessions = Sessions::open(dir.path());
+    let sessions = SessionFolder::open(dir.path());
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let log = crate::support::Log::default();
     let team = crate::support::simple(&log).sessions(sessions.clone()).runtime(runtime).build().unwrap();
@@ -363,7 +363,7 @@ fn what_happens_during_a_write_is_in_the_next() {
     let (plan, edges) = pages();
     let mut stream = Stream::new("r", "g");
     stream.planned(&plan, &edges);
-    let sessions = Sessions::open(dir.path()).on_error(move |_| {
+    let sessions = SessionFolder::open(dir.path()).on_error(move |_| {
         failing.send(()).unwrap();
         let _ = wait.lock().unwrap().recv_timeout(LONG);
     });
@@ -397,23 +397,23 @@ fn what_happens_during_a_write_is_in_the_next() {
 #[tokio::test]
 async fn a_session_that_is_too_large_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
-    let sessions = Sessions::open(dir.path()).max_bytes(1_000);
+    let sessions = SessionFolder::open(dir.path()).max_bytes(1_000);
     let stream = run("r1");
     let writer = sessions.writer(&stream.run);
     stream.events.iter().for_each(|event| writer.apply(event));
     let error = writer.flush().await.unwrap_err();
     assert!(matches!(error.problem, SessionProblem::TooLarge { most: 1_000 }), "{error}");
     // And one that is there is not read.
-    let path = write(&Sessions::open(dir.path()), &stream).await;
+    let path = write(&SessionFolder::open(dir.path()), &stream).await;
     assert!(matches!(sessions.load("r1").await.unwrap_err().problem, SessionProblem::TooLarge { .. }));
-    assert_eq!(Sessions::open(dir.path()).find("r").await.unwrap(), path);
+    assert_eq!(SessionFolder::open(dir.path()).find("r").await.unwrap(), path);
 }
 
 #[test]
 fn without_a_runtime_it_is_written_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let stream = run("r1");
-    let writer = Sessions::open(dir.path()).writer(&stream.run);
+    let writer = SessionFolder::open(dir.path()).writer(&stream.run);
     stream.events.iter().for_each(|event| writer.apply(event));
     assert_eq!(json_of(&writer.path().unwrap())["graph"]["status"], "completed");
 }
@@ -421,7 +421,7 @@ fn without_a_runtime_it_is_written_at_once() {
 #[tokio::test]
 async fn sessions_are_listed_and_found() {
     let dir = tempfile::tempdir().unwrap();
-    let sessions = Sessions::open(dir.path());
+    let sessions = SessionFolder::open(dir.path());
     assert!(sessions.list(&SessionFilter::new()).await.unwrap().is_empty());
     for (name, hours, goal) in [("abc1", 0, "tides"), ("abd2", 1, "moons"), ("xyz/3", 30, "TIDES again")] {
         let mut stream = Stream::new(name, goal);
@@ -455,7 +455,7 @@ async fn sessions_are_listed_and_found() {
 
 #[test]
 fn ids_stay_in_the_folder() {
-    let sessions = Sessions::open("s");
+    let sessions = SessionFolder::open("s");
     let at = Timestamp::from_millis(BEGIN);
     let name =
         |id: &str| sessions.path(&RunId::new(id), at).file_name().unwrap().to_str().unwrap().to_owned();
@@ -551,7 +551,7 @@ fn files_of_the_source_are_read() {
     let session = Session::parse(SOURCE.as_bytes()).unwrap();
     assert_eq!(
         (session.id.as_str(), session.query.as_str(), session.stage),
-        ("12345678", "User query", Stage::Running)
+        ("12345678", "User query", PlanStage::Running)
     );
     assert_eq!(session.created.unwrap().to_string(), "2025-01-15T10:30:00.000Z");
     assert_eq!(session.plan().given["topic"], "tides");
@@ -659,7 +659,7 @@ proptest! {
             };
         }
         let dir = tempfile::tempdir().unwrap();
-        let writer = Sessions::open(dir.path()).writer(&stream.run);
+        let writer = SessionFolder::open(dir.path()).writer(&stream.run);
         stream.events.iter().for_each(|event| writer.apply(event));
         let path = writer.path().unwrap();
         let session = Session::parse(&fs::read(&path).unwrap()).unwrap();
@@ -690,7 +690,7 @@ fn writer_process() {
     let (plan, edges) = pages();
     let mut stream = Stream::new("killed", "g");
     stream.planned(&plan, &edges);
-    let writer = Sessions::open(dir).writer(&stream.run);
+    let writer = SessionFolder::open(dir).writer(&stream.run);
     stream.events.iter().for_each(|event| writer.apply(event));
     for size in 1.. {
         let mut more = Stream { run: "killed".into(), now: BEGIN + size, events: Vec::new() };
@@ -728,7 +728,7 @@ fn a_killed_process_leaves_a_whole_file() {
     // What was left behind is tidied up by the next.
     let mut stream = Stream::new("killed", "g");
     stream.ended(Status::Complete);
-    let writer = Sessions::open(dir.path()).writer(&stream.run);
+    let writer = SessionFolder::open(dir.path()).writer(&stream.run);
     stream.events.iter().for_each(|event| writer.apply(event));
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
@@ -738,7 +738,7 @@ fn a_killed_process_leaves_a_whole_file() {
 async fn session_and_its_folders_are_made_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
-    let path = write(&Sessions::open(dir.path()), &run("r1")).await;
+    let path = write(&SessionFolder::open(dir.path()), &run("r1")).await;
     for place in path.ancestors().take_while(|place| *place != dir.path()) {
         assert_eq!(fs::metadata(place).unwrap().permissions().mode() & 0o077, 0, "{place:?}");
     }

@@ -1,7 +1,7 @@
 //! Event streams, made by hand.
 
 use levity_core::{Ending, Event, EventKind, MachineKind, Money, RunId, Status, Timestamp, Usage};
-use levity_dag::{Notice, Plan, Step, StepId};
+use levity_dag::{Plan, PlanNotice, Step, StepId};
 use serde_json::{Value, json};
 
 /// The events of a run, each with its moment.
@@ -46,8 +46,8 @@ impl Stream {
 
     /// A notice of the run.
     pub(crate) fn tell(&mut self, data: Value) -> &mut Self {
-        let kind = EventKind::Custom { name: Notice::NAME.to_owned(), data };
-        assert!(Notice::of(&kind).is_some(), "no notice: {kind:?}");
+        let kind = EventKind::Custom { name: PlanNotice::NAME.to_owned(), data };
+        assert!(PlanNotice::of(&kind).is_some(), "no notice: {kind:?}");
         self.own(kind)
     }
 

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 
 use levity_core::{Event, ToolError};
-use levity_dag::{Function, Notice, StepInput, Team, TeamBuilder};
+use levity_dag::{Function, PlanNotice, StepInput, Team, TeamBuilder};
 use serde_json::{Value, json};
 
 /// What was done, in order.
@@ -49,9 +49,9 @@ pub(crate) fn simple(log: &Log) -> TeamBuilder {
 }
 
 /// The notices among the events of a run.
-pub(crate) fn collect(into: &Arc<Mutex<Vec<Notice>>>) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
+pub(crate) fn collect(into: &Arc<Mutex<Vec<PlanNotice>>>) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
     let into = into.clone();
-    move |event| into.lock().unwrap().extend(Notice::of(&event.kind))
+    move |event| into.lock().unwrap().extend(PlanNotice::of(&event.kind))
 }
 
 /// Waits for a future without an end, in case of a hang.

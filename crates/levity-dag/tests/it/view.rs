@@ -9,14 +9,14 @@ use levity_core::{
     Ask, Decision, Delta, EffectId, Event, EventKind, Finish, Message, Status, Timestamp, ToolCall,
     ToolOutput, ToolResult,
 };
-use levity_dag::{Activity, Condition, OnFailure, Plan, Stage, Step, StepStatus, TreeOptions, View};
+use levity_dag::{Activity, Condition, OnFailure, Plan, PlanStage, PlanView, Step, StepStatus, TreeOptions};
 use proptest::prelude::*;
 use serde_json::json;
 
 use crate::stream::{BEGIN, Stream, pages, usage};
 
-fn view(stream: &Stream) -> View {
-    let mut view = View::new();
+fn view(stream: &Stream) -> PlanView {
+    let mut view = PlanView::new();
     stream.events.iter().for_each(|event| view.apply(event));
     view
 }
@@ -41,12 +41,12 @@ fn model_finished(effect: u64) -> EventKind {
 #[test]
 fn a_run_is_followed_from_goal_to_end() {
     let mut stream = Stream::new("r", "compare two pages");
-    assert_eq!(view(&stream).stage(), Stage::Starting);
+    assert_eq!(view(&stream).stage(), PlanStage::Starting);
     stream.tell(json!({"notice": "profiling", "effect": 1}));
     stream.below("1", model_finished(1));
-    assert_eq!(view(&stream).stage(), Stage::Profiling);
+    assert_eq!(view(&stream).stage(), PlanStage::Profiling);
     stream.wait(500).tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
-    assert_eq!(view(&stream).stage(), Stage::Planning);
+    assert_eq!(view(&stream).stage(), PlanStage::Planning);
     let (plan, edges) = pages();
     let plan = plan.given("file_manifest", json!({"files": [{"path": "a.csv"}]}));
     stream.wait(2_000).planned(&plan, &edges);
@@ -55,7 +55,7 @@ fn a_run_is_followed_from_goal_to_end() {
     stream.tell(json!({"notice": "step_skipped", "step": "compare", "why": "`fetch_b` failed"}));
 
     let seen = view(&stream);
-    assert_eq!((seen.goal(), seen.stage()), ("compare two pages", Stage::Running));
+    assert_eq!((seen.goal(), seen.stage()), ("compare two pages", PlanStage::Running));
     assert_eq!(seen.profiling().took, Duration::from_millis(500));
     assert_eq!(seen.profiling().usage, usage(200, 10, 1_000_000));
     assert_eq!(seen.planning().took, Duration::from_secs(2));
@@ -72,7 +72,7 @@ fn a_run_is_followed_from_goal_to_end() {
 
     stream.ended(Status::Complete);
     let seen = view(&stream);
-    assert_eq!((seen.stage(), seen.ending().unwrap().status.clone()), (Stage::Ended, Status::Complete));
+    assert_eq!((seen.stage(), seen.ending().unwrap().status.clone()), (PlanStage::Ended, Status::Complete));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_question_makes_its_step_wait() {
     stream.tell(json!({"notice": "step_asked", "step": "fetch_b", "effect": 3}));
     stream.own(EventKind::Asked(ask("r")));
     assert_eq!(view(&stream).steps()[1].status, StepStatus::Waiting);
-    assert_eq!(view(&stream).stage(), Stage::Running);
+    assert_eq!(view(&stream).stage(), PlanStage::Running);
 }
 
 #[test]
@@ -158,12 +158,12 @@ fn a_plan_waits_for_leave() {
     let ask = Ask::new("r".into(), EffectId::new(2), ToolCall::new("c", "plan", json!({})), "shall it run?");
     stream.own(EventKind::Asked(ask));
     let seen = view(&stream);
-    assert_eq!((seen.stage(), seen.asks().len()), (Stage::Approving, 1));
+    assert_eq!((seen.stage(), seen.asks().len()), (PlanStage::Approving, 1));
     stream.own(EventKind::Decided { effect: EffectId::new(2), decision: Decision::Allow });
     let (plan, edges) = pages();
     stream.planned(&plan, &edges);
     let seen = view(&stream);
-    assert_eq!((seen.stage(), seen.asks().len()), (Stage::Running, 0));
+    assert_eq!((seen.stage(), seen.asks().len()), (PlanStage::Running, 0));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_changed_plan_keeps_what_is_known() {
     let mut stream = planned("g");
     stream.started("fetch_a", 5).completed("fetch_a", json!({"a": 1})).failed("fetch_b", "gone");
     stream.tell(json!({"notice": "replanning", "replan": 1, "steps": ["fetch_b"], "why": "gone"}));
-    assert_eq!(view(&stream).stage(), Stage::Replanning);
+    assert_eq!(view(&stream).stage(), PlanStage::Replanning);
     let (mut plan, mut edges) = pages();
     plan.steps.insert(0, Arc::new(Step::new("mirror", "Retriever").writes(["b"]).instead_of("fetch_b")));
     edges.push(("fetch_b", "mirror"));
@@ -180,7 +180,7 @@ fn a_changed_plan_keeps_what_is_known() {
     }));
     stream.started("mirror", 9);
     let seen = view(&stream);
-    assert_eq!((seen.replans(), seen.stage()), (1, Stage::Running));
+    assert_eq!((seen.replans(), seen.stage()), (1, PlanStage::Running));
     assert_eq!(seen.steps()[0].status, StepStatus::Running);
     assert_eq!(seen.step("fetch_a").unwrap().status, StepStatus::Completed);
     assert_eq!(seen.step("mirror").unwrap().before, ["fetch_b".into()]);
@@ -214,10 +214,10 @@ fn the_log_is_bounded_and_read_once() {
         );
     }
     let seen = view(&stream);
-    assert_eq!(seen.log().len(), View::MAX_LOG);
+    assert_eq!(seen.log().len(), PlanView::MAX_LOG);
     assert_eq!(seen.log_count(), 2_002);
     assert_eq!(seen.log_after(2_000).len(), 2);
-    assert_eq!(seen.log_after(0).len(), View::MAX_LOG);
+    assert_eq!(seen.log_after(0).len(), PlanView::MAX_LOG);
     assert_eq!(seen.log_after(u64::MAX).len(), 0);
     assert_eq!(seen.log().next_back().unwrap().text, "attempt 1 failed: busy\u{fffd}[2J");
 }
@@ -266,10 +266,10 @@ fn wide_and_deep_plans_are_cut() {
         wide = wide.step(Step::new(format!("page{at}"), "Browser").after("list"));
         deep = deep.step(Step::new(format!("s{at}"), "A").after(format!("s{}", at - 1)));
     }
-    let tree = View::of_plan(wide).tree(TreeOptions::new());
+    let tree = PlanView::of_plan(wide).tree(TreeOptions::new());
     assert_eq!(tree.lines().count(), 23);
     assert!(tree.ends_with("    ├── page20 ○ Browser\n    └── … 40 more (40 pending)\n"), "{tree}");
-    let tree = View::of_plan(deep).tree(TreeOptions::new());
+    let tree = PlanView::of_plan(deep).tree(TreeOptions::new());
     assert_eq!(tree.lines().count(), 62);
     assert!(tree.lines().all(|line| line.chars().count() < 100) && tree.contains("s60 ○ A"), "{tree}");
 
@@ -301,7 +301,7 @@ fn plans_that_make_no_sense_are_drawn() {
         .step(Step::new("a", "A").after("b").after("a").after("nobody"))
         .step(Step::new("b", "A").after("a"))
         .step(Step::new("b", "B"));
-    let seen = View::of_plan(plan);
+    let seen = PlanView::of_plan(plan);
     let tree = seen.tree(TreeOptions::new());
     assert_eq!(tree.lines().count(), 4, "{tree}");
     assert!(seen.dot().contains("s2 ["));
@@ -365,7 +365,7 @@ fn hostile_plan() -> Plan {
 #[test]
 fn hostile_texts_stay_texts() {
     for goal in HOSTILE {
-        let seen = View::of_plan(hostile_plan()).with_goal(*goal);
+        let seen = PlanView::of_plan(hostile_plan()).with_goal(*goal);
         for drawn in [seen.tree(TreeOptions::new()), seen.mermaid(), seen.dot(), seen.summary()] {
             assert!(!drawn.contains(|char: char| char.is_control() && char != '\n'), "{drawn}");
             assert!(!drawn.contains('\u{202e}'));
@@ -382,7 +382,7 @@ fn mermaid_has_a_line_for_each_thing() {
         .step(Step::new("a\"-->b", "A").on_failure(OnFailure::Fallback("c".into())))
         .step(Step::new("b", "B").after_if("a\"-->b", Condition::parse("x > 1").unwrap()))
         .step(Step::new("c", "C"));
-    let drawn = View::of_plan(plan).with_goal("say \"hi\"").mermaid();
+    let drawn = PlanView::of_plan(plan).with_goal("say \"hi\"").mermaid();
     let expected = "\
 flowchart TD
     root([\"ROOT<br/>say #34;hi#34;\"])
@@ -398,7 +398,7 @@ flowchart TD
 
 #[test]
 fn graphviz_reads_what_is_drawn() {
-    let seen = View::of_plan(hostile_plan()).with_goal(HOSTILE.join(" "));
+    let seen = PlanView::of_plan(hostile_plan()).with_goal(HOSTILE.join(" "));
     let begun = Command::new("dot")
         .arg("-Tsvg")
         .stdin(Stdio::piped())
@@ -480,7 +480,7 @@ proptest! {
     #[test]
     fn any_events_in_any_order_are_taken(events in prop::collection::vec(any_event(), 0..60), begin in 0..3_usize) {
         let stream = planned("g");
-        let mut seen = View::new();
+        let mut seen = PlanView::new();
         stream.events.iter().skip(begin).for_each(|event| seen.apply(event));
         for (at, (run, kind)) in events.into_iter().enumerate() {
             let moment = Timestamp::from_millis(at as u64);

@@ -1,8 +1,8 @@
 //! Reports of the host.
 
 use levity_core::{
-    Command, ControlError, Decision, Effect, EffectId, Entry, Intervention, Limit, Machine, Outcome, Post,
-    Resolution, Spent, Timestamp, ToolResult,
+    ControlCommand, ControlError, Decision, Effect, EffectId, Entry, Intervention, Limit, Machine, Outcome,
+    Resolution, RunRequest, Spending, Timestamp, ToolResult,
 };
 
 use super::{Action, MAX_SAID, RunDriver};
@@ -12,7 +12,7 @@ use super::{Action, MAX_SAID, RunDriver};
 #[non_exhaustive]
 pub enum EffectResult {
     /// The effect has an outcome; a child says what it has used.
-    Finished(Outcome, Option<Spent>),
+    Finished(Outcome, Option<Spending>),
     /// Somebody has decided, and guards may have changed the decision.
     Decided(Decision, Vec<Intervention>),
     /// Somebody knows what came of the effect in an earlier process.
@@ -68,8 +68,8 @@ impl<M: Machine> RunDriver<M> {
     ///
     /// # Errors
     /// When the run has a lot to take in already.
-    pub fn command(&mut self, now: Timestamp, command: Command) -> Result<(), ControlError> {
-        if matches!(command, Command::Say { .. }) && self.state.said >= MAX_SAID {
+    pub fn command(&mut self, now: Timestamp, command: ControlCommand) -> Result<(), ControlError> {
+        if matches!(command, ControlCommand::Say { .. }) && self.state.said >= MAX_SAID {
             return Err(ControlError::Full(self.state.run.clone()));
         }
         self.stage(now, vec![Entry::Commanded(command)]);
@@ -116,12 +116,12 @@ impl<M: Machine> RunDriver<M> {
 
     /// Takes in messages that others have left for the run. A message that makes no sense any more is skipped: whoever left it could
     /// not know.
-    pub fn post(&mut self, now: Timestamp, posts: Vec<Post>) {
+    pub fn post(&mut self, now: Timestamp, posts: Vec<RunRequest>) {
         for post in posts {
             let _ = match post {
-                Post::Command(command) => self.command(now, command),
-                Post::Decide { effect, decision } => self.decide(now, effect, decision),
-                Post::Resolve { effect, resolution } => self.resolve(now, effect, resolution),
+                RunRequest::Command(command) => self.command(now, command),
+                RunRequest::Decide { effect, decision } => self.decide(now, effect, decision),
+                RunRequest::Resolve { effect, resolution } => self.resolve(now, effect, resolution),
                 _ => Ok(()),
             };
         }
@@ -148,5 +148,5 @@ impl<M: Machine> RunDriver<M> {
 }
 
 fn stepped_in(intervention: Intervention) -> Entry {
-    Entry::Commanded(Command::Guarded(intervention))
+    Entry::Commanded(ControlCommand::Guarded(intervention))
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::{CostBound, ModelError, Money, Price, Reserved, Spent, Usage};
+use levity_core::{CostBound, ModelError, Money, Price, ReservedCost, Spending, Usage};
 
 use super::{Amount, Meter};
 
@@ -33,7 +33,7 @@ impl Reservation {
         self.output
     }
 
-    pub(crate) fn reserved(&self) -> Reserved {
+    pub(crate) fn reserved(&self) -> ReservedCost {
         self.worst.reserved(self.output)
     }
 
@@ -41,7 +41,7 @@ impl Reservation {
     /// that it can be.
     pub(crate) fn settle(mut self, usage: &mut Usage) {
         self.fill(usage);
-        let spent = Spent::on(usage.total(), usage.cost);
+        let spent = Spending::on(usage.total(), usage.cost);
         let answer = Amount::from(self.worst.reserved(self.output.min(ANSWER)));
         self.close(&spent, Some(answer));
     }
@@ -59,7 +59,7 @@ impl Reservation {
 
     /// Gives everything back: the provider charges nothing.
     pub(crate) fn release(mut self) {
-        self.close(&Spent::default(), None);
+        self.close(&Spending::default(), None);
     }
 
     fn fill(&self, usage: &mut Usage) {
@@ -87,7 +87,7 @@ impl Reservation {
         }
     }
 
-    fn close(&mut self, spent: &Spent, answer: Option<Amount>) {
+    fn close(&mut self, spent: &Spending, answer: Option<Amount>) {
         if std::mem::take(&mut self.open) {
             self.meter.settle(self.reserved().into(), spent, answer);
             if let Some(freed) = &self.meter.freed {
@@ -117,6 +117,6 @@ fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
 }
 
 /// All of it.
-pub(crate) fn in_full(reserved: Reserved) -> Spent {
-    Spent::on(reserved.tokens, reserved.cost)
+pub(crate) fn in_full(reserved: ReservedCost) -> Spending {
+    Spending::on(reserved.tokens, reserved.cost)
 }

@@ -45,14 +45,14 @@ fn the_worst_case_is_reserved_up_the_tree_and_the_rest_given_back() {
     let reservation = bottom.reserve(worst(300, 200)).unwrap();
     for meter in [&top, &middle, &bottom] {
         assert_eq!(meter.used().held, Amount { tokens: 500, cost: dollars(0.0005) });
-        assert_eq!(meter.spent(), Spent::default());
+        assert_eq!(meter.spent(), Spending::default());
     }
     let mut usage = Usage::new(100, 10);
     reservation.settle(&mut usage);
     assert_eq!(usage.cost, Some(dollars(0.00011)));
     for meter in [&top, &middle, &bottom] {
         assert_eq!(meter.used().held, Amount::default());
-        assert_eq!(meter.spent(), Spent::on(110, Some(dollars(0.00011))));
+        assert_eq!(meter.spent(), Spending::on(110, Some(dollars(0.00011))));
     }
 }
 
@@ -105,7 +105,7 @@ fn what_is_not_known_counts_as_the_most() {
     let settled = |mut usage: Usage| {
         let meter = root(Limits::new().money(dollars(1.0)));
         meter.reserve(worst(300, 200)).unwrap().settle(&mut usage);
-        assert_eq!(Spent::on(usage.total(), usage.cost), meter.spent());
+        assert_eq!(Spending::on(usage.total(), usage.cost), meter.spent());
         (usage.input, usage.output, usage.estimated)
     };
     let mut usage = Usage::default();
@@ -154,7 +154,7 @@ fn fees_that_nobody_knows_count_at_their_most() {
 
 #[test]
 fn what_cost_nobody_knows_is_counted_by_rule_or_as_all_there_is() {
-    let before = Spent::new(3, 0, 1_000);
+    let before = Spending::new(3, 0, 1_000);
     let meter = root(Limits::new().money(dollars(1.0)));
     meter.add(&before);
     assert_eq!(refused(&meter, worst(1, 100)), Limit::Money);
@@ -180,9 +180,9 @@ fn calls_are_counted_here_and_above_or_not_at_all() {
 fn a_limit_is_low_at_the_set_share() {
     let meter = root(Limits::new().tokens(1_000).low(20));
     let below = child(Limits::new(), &meter);
-    below.add(&Spent::on(799, None));
+    below.add(&Spending::on(799, None));
     assert_eq!(below.low(), None);
-    below.add(&Spent::on(1, None));
+    below.add(&Spending::on(1, None));
     assert_eq!((below.low(), below.near()), (Some(Limit::Tokens), None));
     assert_eq!(root(Limits::new().money(dollars(1.0)).low(100)).low(), Some(Limit::Money));
     assert_eq!(root(Limits::new().low(100)).low(), None);
@@ -195,7 +195,7 @@ fn near_is_what_a_run_and_those_above_it_need_to_answer() {
         |meter: &Arc<Meter>| meter.reserve(worst(400, 100)).unwrap().settle(&mut Usage::new(200, 100));
     let top = root(Limits::new().tokens(10_000));
     let (middle, bottom) = (child(Limits::new(), &top), child(Limits::new(), &top));
-    top.add(&Spent::on(8_700, None));
+    top.add(&Spending::on(8_700, None));
     called(&top);
     assert_eq!((top.near(), middle.near()), (None, None));
     called(&middle);
@@ -205,14 +205,14 @@ fn near_is_what_a_run_and_those_above_it_need_to_answer() {
 
     let top = root(Limits::new().tokens(10_000));
     let below = child(Limits::new(), &top);
-    top.add(&Spent::on(8_400, None));
+    top.add(&Spending::on(8_400, None));
     called(&top);
     called(&below);
     // 1,000 are left: enough for the 800 of one, and not for the answer of the other as well.
     assert_eq!((top.near(), below.near()), (None, Some(Limit::Tokens)));
 
     let idle = root(Limits::new().tokens(10_000));
-    idle.add(&Spent::on(9_000, None));
+    idle.add(&Spending::on(9_000, None));
     called(&child(Limits::new(), &idle));
     assert_eq!(idle.near(), Some(Limit::Tokens), "it calls nothing itself, so the last call below counts");
 }

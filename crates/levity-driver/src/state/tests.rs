@@ -1,6 +1,7 @@
 use levity_core::{
-    Effect, EffectClass, EffectId, EffectNote, Ending, Entry, Input, Limits, Machine, MachineKind, Opened,
-    Outcome, Prepared, Record, RunId, Status, Step, Timestamp, ToolCall, ToolOutput, ToolResult, ToolRun,
+    Effect, EffectClass, EffectId, EffectNote, Ending, Entry, Input, Limits, Machine, MachineKind,
+    MachineOutput, Opened, Outcome, Prepared, Record, RunId, Status, Timestamp, ToolCall, ToolOutput,
+    ToolResult, ToolRun,
 };
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ impl Machine for Calls {
         Value::Null
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => (0..self.open).for_each(|number| {
                 step.want(EffectId::new(number), Effect::Tool(ToolRun::new(call(number))));

@@ -62,7 +62,8 @@ async fn evaluation_continues_where_it_was_dropped() {
     let subject = Adder::default();
     let mut results = open(&folder);
     let mut last = (0, 0, 0);
-    let told = |progress: &levity_eval::Progress<'_>| last = (progress.done, progress.of, progress.passed);
+    let told =
+        |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of, progress.passed);
     Evaluation::new().run(&subject, &mut results, told).await.unwrap();
     assert_eq!((subject.asked.load(Ordering::Relaxed), last), (1, (3, 3, 3)));
     Evaluation::new().run(&subject, &mut results, |_| panic!("nothing is left")).await.unwrap();
@@ -76,7 +77,7 @@ async fn evaluation_answers_no_case_that_only_the_folder_has() {
     let mut results =
         Results::create(folder.path(), &Header::new("own", "adder"), &["2", "4"].map(add_case)).unwrap();
     let (subject, mut last) = (Adder::default(), (0, 0));
-    let told = |progress: &levity_eval::Progress<'_>| last = (progress.done, progress.of);
+    let told = |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of);
     Evaluation::new().run(&subject, &mut results, told).await.unwrap();
     assert_eq!((subject.asked.load(Ordering::Relaxed), last), (2, (2, 2)));
     let answered: Vec<_> = results.trials().iter().map(|trial| &*trial.case).collect();
@@ -96,7 +97,7 @@ async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
     assert_eq!(subject.asked.load(Ordering::Relaxed), 0);
     let mut last = (0, 0, 0);
     let told =
-        |progress: &levity_eval::Progress<'_>| last = (progress.done, progress.passed, progress.errors);
+        |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.passed, progress.errors);
     Evaluation::new().retry_errors().run(&subject, &mut results, told).await.unwrap();
     assert_eq!((subject.asked.load(Ordering::Relaxed), last), (1, (3, 3, 0)));
     let results = Results::open(folder.path()).unwrap();

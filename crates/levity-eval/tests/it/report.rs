@@ -1,9 +1,9 @@
 use levity_core::Usage;
-use levity_eval::{Case, Comparison, Expectation, Header, Report, Results, Transcript, Trial};
+use levity_eval::{Case, EvalReport, Expectation, Header, Results, SubjectComparison, Transcript, Trial};
 use serde_json::{Value, json};
 
 /// A report on cases whose subject said `right`, something else, or failed.
-fn report(subject: &str, answers: &[(&str, &str)]) -> Report {
+fn report(subject: &str, answers: &[(&str, &str)]) -> EvalReport {
     let folder = tempfile::tempdir().unwrap();
     let case = |id: &str| {
         let category = id.split('-').next().unwrap_or_default();
@@ -21,7 +21,7 @@ fn report(subject: &str, answers: &[(&str, &str)]) -> Report {
         trial.millis = 1500;
         results.append(trial).unwrap();
     }
-    Report::new(&results, &results.check_all())
+    EvalReport::new(&results, &results.check_all())
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn comparison_pairs_trials_and_tests_the_difference() {
     let of = |name: &str, answers: &[(String, &'static str)]| {
         report(name, &answers.iter().map(|(id, answer)| (&**id, *answer)).collect::<Vec<_>>())
     };
-    let comparison = Comparison::new(&of("levity", &one), &of("plain", &two));
+    let comparison = SubjectComparison::new(&of("levity", &one), &of("plain", &two));
     assert_eq!((comparison.pairs, comparison.both), (10, 0));
     assert_eq!((comparison.only_first.len(), &comparison.only_second[..]), (9, &["a-9".to_owned()][..]));
     assert_eq!(comparison.p_value, 0.021484375);

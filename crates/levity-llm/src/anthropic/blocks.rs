@@ -1,6 +1,6 @@
 //! Blocks of a reply while they come.
 
-use levity_core::{CallId, Delta, ModelError, ModelErrorKind, Opaque, Part, Thinking};
+use levity_core::{CallId, Delta, ModelError, ModelErrorKind, Part, ProviderState, Thinking};
 use serde_json::{Map, Value, json};
 
 use super::NAME;
@@ -119,7 +119,7 @@ impl Blocks {
 
     /// Makes what comes next a part of its own: nothing is added to one that has data.
     fn seal(&mut self, sink: &mut Sink) {
-        sink.push(Delta::Opaque(Opaque::new(NAME, json!({}))));
+        sink.push(Delta::Opaque(ProviderState::new(NAME, json!({}))));
         self.last = Last::Other;
     }
 
@@ -130,7 +130,7 @@ impl Blocks {
         let (id, name) = (take_text(block, "id"), take_text(block, "name"));
         sink.push(Delta::CallStart { index, id: CallId::new(id), name });
         if let Some(caller) = block.shift_remove("caller").filter(|caller| !caller.is_null()) {
-            sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "caller": caller }))));
+            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "caller": caller }))));
         }
         let is_empty = |input: &Value| input.is_null() || input.as_object().is_some_and(Map::is_empty);
         Block::Call { index, input: block.shift_remove("input").filter(|input| !is_empty(input)) }
@@ -252,13 +252,13 @@ impl Blocks {
         match block {
             Block::Text { citations, said, .. } => {
                 if said && !citations.is_empty() {
-                    sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "citations": citations }))));
+                    sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "citations": citations }))));
                     self.last = Last::Other;
                 }
             }
             Block::Thinking { signature, .. } if signature.is_empty() => {}
             Block::Thinking { signature, said } => {
-                let signature = Opaque::new(NAME, json!({ "signature": signature }));
+                let signature = ProviderState::new(NAME, json!({ "signature": signature }));
                 if said {
                     sink.push(Delta::Opaque(signature));
                 } else {
@@ -277,7 +277,7 @@ impl Blocks {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {
                     block.insert("input".to_owned(), input);
                 }
-                sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, Value::Object(block)))));
+                sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, Value::Object(block)))));
                 self.last = Last::Other;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use levity_core::{Delta, Finish, ModelError, ModelErrorKind, Opaque, Part, Usage};
+use levity_core::{Delta, Finish, ModelError, ModelErrorKind, Part, ProviderState, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ impl Decode for Decoder {
         self.blocks.finish(sink);
         if let Some(container) = self.container.take() {
             let data = json!({ "container": container });
-            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, data))));
+            sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, data))));
         }
         if let Some(finish) = self.stop.take().and_then(|word| finish(&word, self.blocks.calls() > 0)) {
             sink.push(Delta::Finish(finish));

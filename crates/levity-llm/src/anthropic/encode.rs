@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use levity_core::{Content, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult};
+use levity_core::{Content, Message, Part, ProviderState, Role, Text, Thinking, ToolCall, ToolResult};
 use serde_json::{Map, Value, json};
 
 use super::{NAME, media};
@@ -24,18 +24,18 @@ pub(super) struct To<'a> {
 
 impl To<'_> {
     /// Data of this provider's that may go back: blocks of its tools, containers, citations.
-    pub(super) fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+    pub(super) fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
         self.origin.data(NAME, opaque, Bound::Account)
     }
 
     /// Data of a thought. Signatures of a Claude hold wherever one is served: by Anthropic, Bedrock and Vertex AI, for
     /// any account. Those of other models that speak the protocol are their server's business.
-    fn own_thought<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+    fn own_thought<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
         self.origin.data(NAME, opaque, if self.claude { Bound::Family } else { Bound::Server })
     }
 
     /// A block of the provider's own.
-    fn own_block<'a>(&self, opaque: &'a Opaque) -> Option<&'a Value> {
+    fn own_block<'a>(&self, opaque: &'a ProviderState) -> Option<&'a Value> {
         let is_thought = opaque.data.get("type").is_some_and(|kind| kind == "redacted_thinking");
         if is_thought { self.own_thought(Some(opaque)) } else { self.own(Some(opaque)) }
     }
@@ -212,7 +212,7 @@ fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
 }
 
 /// A block of the provider's own, as it came. What has no type is no block.
-fn opaque(opaque: &Opaque, to: To<'_>) -> Vec<u8> {
+fn opaque(opaque: &ProviderState, to: To<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(block) = to.own_block(opaque).filter(|block| block.get("type").is_some()) {
         write(&mut bytes, block);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use levity_core::{CallId, Delta, Opaque};
+use levity_core::{CallId, Delta, ProviderState};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ impl Calls {
             if let (Some(extra), Value::Object(data)) = (call.extra.take(), &mut data) {
                 data.insert("extra_content".to_owned(), *extra);
             }
-            sink.push(Delta::Opaque(Opaque::new(NAME, data)));
+            sink.push(Delta::Opaque(ProviderState::new(NAME, data)));
         }
     }
 }
@@ -220,7 +220,7 @@ impl Call {
             sink.add_args(index(at), text);
         }
         if let Some(extra) = extra {
-            sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "extra_content": extra }))));
+            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "extra_content": extra }))));
         }
     }
 

@@ -5,7 +5,7 @@ use std::mem::take;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use levity_core::{Delta, Finish, Media, ModelError, ModelErrorKind, Opaque, Part};
+use levity_core::{Delta, Finish, Media, ModelError, ModelErrorKind, Part, ProviderState};
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed as _, Error as _};
 use serde_json::{Map, Value, json};
@@ -73,7 +73,7 @@ impl Decode for Decoder {
         self.calls.end(cut, sink);
         if !self.kept.is_empty() {
             let data = Value::Object(take(&mut self.kept));
-            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, data))));
+            sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, data))));
         }
         if let Some(finish) = self.finish() {
             sink.push(Delta::Finish(finish));
@@ -203,7 +203,7 @@ impl Decoder {
     /// Notes where the thoughts came from that have come to their end.
     fn close(&mut self, sink: &mut Sink) {
         if let Some(field) = self.thinking.take() {
-            sink.push(Delta::Opaque(Opaque::new(NAME, json!({ "field": field.name() }))));
+            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "field": field.name() }))));
         }
     }
 

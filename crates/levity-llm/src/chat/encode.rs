@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use levity_core::{
-    Content, Media, Message, ModelError, Opaque, Part, Request, Role, Thinking, ToolCall, ToolResult,
+    Content, Media, Message, ModelError, Part, ProviderState, Request, Role, Thinking, ToolCall, ToolResult,
     ToolSpec,
 };
 use serde::{Serialize, Serializer};
@@ -33,7 +33,7 @@ pub(super) struct To<'a> {
 impl To<'_> {
     /// State of this protocol's that may go back. Thoughts are plain text, which any account may have; but servers
     /// refuse fields that they do not know, and signatures of another model.
-    fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+    fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
         self.origin.data(NAME, opaque, Bound::Server)
     }
 }

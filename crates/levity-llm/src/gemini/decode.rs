@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use levity_core::{CallId, Delta, Finish, Media, ModelError, ModelErrorKind, Opaque, Part, Usage};
+use levity_core::{CallId, Delta, Finish, Media, ModelError, ModelErrorKind, Part, ProviderState, Usage};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
@@ -180,7 +180,7 @@ impl Decoder {
     /// Says that the thoughts before are Gemini's own: only those go back to it.
     fn mark(&mut self, sink: &mut Sink) {
         if std::mem::replace(&mut self.thinks, false) {
-            sink.push(Delta::Opaque(Opaque::new(NAME, json!({"thought": true}))));
+            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({"thought": true}))));
         }
     }
 
@@ -273,8 +273,8 @@ fn whole_words(text: &str, most: usize) -> &str {
     whole.trim_end()
 }
 
-fn own(fields: Map<String, Value>) -> Opaque {
-    Opaque::new(NAME, Value::Object(fields))
+fn own(fields: Map<String, Value>) -> ProviderState {
+    ProviderState::new(NAME, Value::Object(fields))
 }
 
 /// A picture, a sound or a film of Gemini's. What cannot be read is kept as it came.

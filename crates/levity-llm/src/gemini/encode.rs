@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{
-    Content, Media, MediaSource, Message, Opaque, Part, Request, Role, ToolCall, ToolResult, ToolSpec,
+    Content, Media, MediaSource, Message, Part, ProviderState, Request, Role, ToolCall, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,7 @@ struct To<'a> {
 
 impl To<'_> {
     /// The fields that came with a part, if they may go back: Google says nothing of who else can read a signature.
-    fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Fields> {
+    fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Fields> {
         self.origin.data(NAME, opaque, Bound::Account)?.as_object()
     }
 }

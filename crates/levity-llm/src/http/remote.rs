@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::text::{chain, head};
 use levity_core::{
-    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, Opaque, Part, Request, Response,
+    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, Part, ProviderState, Request, Response,
 };
 use serde_json::Value;
 
@@ -353,7 +353,7 @@ impl Secrets {
         }
     }
 
-    fn clean_opaque(&self, opaque: &mut Opaque) {
+    fn clean_opaque(&self, opaque: &mut ProviderState) {
         if let Cow::Owned(clean) = self.0.replace_value(&opaque.data, |_| "***") {
             opaque.data = Arc::new(clean);
         }

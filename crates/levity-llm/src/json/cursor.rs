@@ -1,4 +1,4 @@
-use super::mend::{Mend, Mends};
+use super::mend::{Mends, Repair};
 
 /// A place in the text, and what was noticed on the way to it.
 pub(super) struct Cursor<'a> {
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         let from = if closer == "\n" { 0 } else { 2 };
         let length = rest[from..].find(closer).map(|found| from + found + closer.len());
         self.at += length.unwrap_or(rest.len());
-        self.mends.add(Mend::Comment);
+        self.mends.add(Repair::Comment);
     }
 
     fn skip_foreign_space(&mut self) -> bool {

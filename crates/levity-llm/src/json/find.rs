@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ahead::Role;
 use super::cursor::Cursor;
-use super::mend::{Mend, Mends};
+use super::mend::{Mends, Repair};
 use super::parser::{Parser, TooDeep};
 use super::scalar::Scalar;
 
@@ -43,7 +43,7 @@ pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
     }
     for found in &mut best {
         if whole != found.span {
-            found.mends.add(Mend::Surroundings);
+            found.mends.add(Repair::Surroundings);
         }
     }
     Ok(best)
@@ -212,7 +212,7 @@ impl<'a> Finder<'a> {
 
     /// Puts a value among the best, if it is one of them.
     fn take(&mut self, cursor: &Cursor<'_>, value: Value, start: usize) -> Place {
-        let prose = cursor.loose && cursor.mends.contains(Mend::Truncated) && self.place == Place::Prose;
+        let prose = cursor.loose && cursor.mends.contains(Repair::Truncated) && self.place == Place::Prose;
         let place = if prose { Place::Doubtful } else { self.place };
         self.at = cursor.at.max(start + 1);
         let span = trimmed(self.text, start..cursor.at.max(start + 1));

@@ -3,7 +3,7 @@ use std::fmt;
 /// One kind of thing that was mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Mend {
+pub enum Repair {
     /// Text around the value was left out: prose, a fence, other values.
     Surroundings,
     /// The value was in a JSON string.
@@ -46,27 +46,27 @@ pub enum Mend {
     Dropped,
 }
 
-const ALL: [Mend; 20] = [
-    Mend::Surroundings,
-    Mend::Unwrapped,
-    Mend::Truncated,
-    Mend::ExtraComma,
-    Mend::MissingComma,
-    Mend::Colon,
-    Mend::Bracket,
-    Mend::Comment,
-    Mend::Quotes,
-    Mend::InnerQuote,
-    Mend::Control,
-    Mend::Escape,
-    Mend::Joined,
-    Mend::BareKey,
-    Mend::BareValue,
-    Mend::Literal,
-    Mend::Number,
-    Mend::Call,
-    Mend::MissingValue,
-    Mend::Dropped,
+const ALL: [Repair; 20] = [
+    Repair::Surroundings,
+    Repair::Unwrapped,
+    Repair::Truncated,
+    Repair::ExtraComma,
+    Repair::MissingComma,
+    Repair::Colon,
+    Repair::Bracket,
+    Repair::Comment,
+    Repair::Quotes,
+    Repair::InnerQuote,
+    Repair::Control,
+    Repair::Escape,
+    Repair::Joined,
+    Repair::BareKey,
+    Repair::BareValue,
+    Repair::Literal,
+    Repair::Number,
+    Repair::Call,
+    Repair::MissingValue,
+    Repair::Dropped,
 ];
 
 /// The kinds of things that were mended.
@@ -74,11 +74,11 @@ const ALL: [Mend; 20] = [
 pub struct Mends(pub(super) u32);
 
 impl Mends {
-    pub(super) fn of(mend: Mend) -> Self {
+    pub(super) fn of(mend: Repair) -> Self {
         Self(1 << mend as u32)
     }
 
-    pub(super) fn add(&mut self, mend: Mend) {
+    pub(super) fn add(&mut self, mend: Repair) {
         self.0 |= 1 << mend as u32;
     }
 
@@ -88,12 +88,12 @@ impl Mends {
     }
 
     /// Whether this kind of thing was mended.
-    pub fn contains(self, mend: Mend) -> bool {
+    pub fn contains(self, mend: Repair) -> bool {
         self.0 & (1 << mend as u32) != 0
     }
 
     /// All kinds of things that were mended.
-    pub fn iter(self) -> impl Iterator<Item = Mend> {
+    pub fn iter(self) -> impl Iterator<Item = Repair> {
         ALL.into_iter().filter(move |mend| self.contains(*mend))
     }
 }

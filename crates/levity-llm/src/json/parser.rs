@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::ahead::Role;
 use super::cursor::{Cursor, Open};
-use super::mend::Mend;
+use super::mend::Repair;
 use super::scalar::Scalar;
 
 /// How deep values may be nested; `serde_json` has the same limit.
@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
 
     /// Reads the members of an object without its opening brace.
     pub(super) fn members(&mut self) -> Result<Value, TooDeep> {
-        self.cursor.mends.add(Mend::Bracket);
+        self.cursor.mends.add(Repair::Bracket);
         self.push(Frame::Object(Object::new(NONE)))?;
         self.run()
     }
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
                 Frame::Object(object) => object.close,
             };
             if close != NONE {
-                self.cursor.mends.add(Mend::Truncated);
+                self.cursor.mends.add(Repair::Truncated);
             }
             self.close();
         }
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
             return;
         }
         self.series = false;
-        cursor.mends.add(Mend::Bracket);
+        cursor.mends.add(Repair::Bracket);
         cursor.open.lists += 1;
         self.stack.push(Frame::List(List { items: vec![value], close: NONE, comma: false }));
     }
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
             Some(b'{') => self.open(Frame::Object(Object::new(b'}'))),
             Some(b'[') => self.open(Frame::List(List::new(b']'))),
             Some(b'(') => {
-                cursor.mends.add(Mend::Call);
+                cursor.mends.add(Repair::Call);
                 self.open(Frame::List(List::new(b')')))
             }
             _ if cursor.quote(cursor.at).is_some() => {
@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
 
     fn separator(&mut self, extra: bool) {
         if extra {
-            self.cursor.mends.add(Mend::ExtraComma);
+            self.cursor.mends.add(Repair::ExtraComma);
         }
         self.cursor.at += 1;
     }
@@ -248,14 +248,14 @@ impl<'a> Parser<'a> {
             _ => calls,
         };
         if comma {
-            self.cursor.mends.add(Mend::ExtraComma);
+            self.cursor.mends.add(Repair::ExtraComma);
         }
         if byte == close {
             self.cursor.at += 1;
             self.close();
             return;
         }
-        self.cursor.mends.add(Mend::Bracket);
+        self.cursor.mends.add(Repair::Bracket);
         if around > 0 {
             self.close();
         } else {

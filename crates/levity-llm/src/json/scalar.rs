@@ -2,7 +2,7 @@ use serde_json::{Number, Value};
 
 use super::ahead::Role;
 use super::cursor::Cursor;
-use super::mend::Mend;
+use super::mend::Repair;
 
 /// How long the name of a call may be.
 const NAME: usize = 64;
@@ -43,7 +43,7 @@ impl Cursor<'_> {
     }
 
     /// The number or literal at `at`, and where it ends.
-    fn atom_at(&self, at: usize, role: Role) -> Option<(Value, Option<Mend>, usize)> {
+    fn atom_at(&self, at: usize, role: Role) -> Option<(Value, Option<Repair>, usize)> {
         let rest = self.text.as_bytes().get(at..self.end)?;
         let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
         let after = at + rest.iter().take_while(|byte| part(byte)).count();
@@ -79,7 +79,7 @@ impl Cursor<'_> {
     }
 
     /// `1,234,567` as the value of a member; in a list that is three numbers.
-    fn thousands(&self, role: Role, after: usize) -> Option<(Value, Option<Mend>, usize)> {
+    fn thousands(&self, role: Role, after: usize) -> Option<(Value, Option<Repair>, usize)> {
         let digits = |at: usize| (at..).take_while(|&at| self.byte(at).is_some_and(|b| b.is_ascii_digit()));
         let sign = usize::from(self.byte(self.at) == Some(b'-'));
         let short = (1..=3).contains(&(after - self.at - sign)) && digits(self.at + sign).take(3).count() > 0;
@@ -94,7 +94,7 @@ impl Cursor<'_> {
         let whole = end > after && matches!(next, None | Some(b',' | b'}'));
         let plain = self.text[self.at..end].replace(',', "");
         let (value, _) = number(&plain).filter(|_| whole)?;
-        Some((value, Some(Mend::Number), end))
+        Some((value, Some(Repair::Number), end))
     }
 
     /// Words without quotes.
@@ -103,11 +103,11 @@ impl Cursor<'_> {
         while let Some(byte) = self.peek() {
             if byte == b'(' && self.at - start <= NAME && callable(&self.text[start..self.at]) {
                 self.at += 1;
-                self.mends.add(Mend::Call);
+                self.mends.add(Repair::Call);
                 return Scalar::Call;
             }
             if self.at - start <= 2 && self.quote(self.at).is_some() && prefix(&self.text[start..self.at]) {
-                self.mends.add(Mend::Quotes);
+                self.mends.add(Repair::Quotes);
                 return self.string(role).map_or(Scalar::Nothing, |text| Scalar::Value(Value::String(text)));
             }
             if self.bare_ends(role, start, byte) {
@@ -144,10 +144,10 @@ impl Cursor<'_> {
             self.bump();
         }
         if words.is_empty() || words.starts_with("...") || words.starts_with('…') || words == "-" {
-            self.mends.add(Mend::Dropped);
+            self.mends.add(Repair::Dropped);
             return Scalar::Nothing;
         }
-        self.mends.add(Mend::BareValue);
+        self.mends.add(Repair::BareValue);
         self.loose |= words.contains(' ');
         let unquoted = words.strip_suffix(['"', '\'', '”', '’', '`']).unwrap_or(words);
         Scalar::Value(Value::String(unquoted.to_owned()))
@@ -167,7 +167,7 @@ fn prefix(letters: &str) -> bool {
 }
 
 /// The literal that a word is, or the beginning of, if the text ends there.
-fn literal(word: &str, cut: bool) -> Option<(Value, Option<Mend>)> {
+fn literal(word: &str, cut: bool) -> Option<(Value, Option<Repair>)> {
     match word {
         "true" => return Some((Value::Bool(true), None)),
         "false" => return Some((Value::Bool(false), None)),
@@ -186,7 +186,7 @@ fn literal(word: &str, cut: bool) -> Option<(Value, Option<Mend>)> {
     } else {
         return None;
     };
-    let mend = if cut && word.len() < 4 { Mend::Truncated } else { Mend::Literal };
+    let mend = if cut && word.len() < 4 { Repair::Truncated } else { Repair::Literal };
     Some((found, Some(mend)))
 }
 
@@ -197,7 +197,7 @@ fn nothing(word: &str) -> bool {
 }
 
 /// The number that a word is, and whether it had to be mended.
-fn number(word: &str) -> Option<(Value, Option<Mend>)> {
+fn number(word: &str) -> Option<(Value, Option<Repair>)> {
     if matches!(word.as_bytes(), [b'1'..=b'9', ..])
         && let Ok(whole) = word.parse::<u64>()
     {
@@ -207,7 +207,7 @@ fn number(word: &str) -> Option<(Value, Option<Mend>)> {
         return Some((Value::Number(number), None));
     }
     let number = radix(word).or_else(|| decimal(word))?;
-    Some((number, Some(Mend::Number)))
+    Some((number, Some(Repair::Number)))
 }
 
 /// `0x1F`, `0b101`, `0o17`.

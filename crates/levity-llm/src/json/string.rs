@@ -2,7 +2,7 @@ mod escape;
 
 use super::ahead::Role;
 use super::cursor::{Cursor, Quote};
-use super::mend::Mend;
+use super::mend::Repair;
 
 /// How far the end of a key is looked for beyond the first quote that does not look like it.
 const KEY: usize = 256;
@@ -40,7 +40,7 @@ impl Cursor<'_> {
             && let Some(next) = self.joined(role)
         {
             self.at = next;
-            self.mends.add(Mend::Joined);
+            self.mends.add(Repair::Joined);
             whole.push_str(&self.one_string(role)?);
         }
         Some(whole)
@@ -49,7 +49,7 @@ impl Cursor<'_> {
     fn one_string(&mut self, role: Role) -> Option<String> {
         let (quote, length) = self.quote(self.at)?;
         if quote != Quote::Double {
-            self.mends.add(Mend::Quotes);
+            self.mends.add(Repair::Quotes);
         }
         self.at += length;
         let (start, out) = (self.at, String::new());
@@ -66,7 +66,7 @@ impl Cursor<'_> {
                 self.escape(&mut reading);
             } else {
                 if byte < 0x20 {
-                    self.mends.add(Mend::Control);
+                    self.mends.add(Repair::Control);
                 }
                 self.at += 1;
                 // A byte that begins a quote of several bytes may begin another character too.
@@ -111,7 +111,7 @@ impl Cursor<'_> {
         {
             return Some(self.end_at_colon(reading, colon));
         }
-        self.mends.add(Mend::InnerQuote);
+        self.mends.add(Repair::InnerQuote);
         self.at = after;
         None
     }
@@ -144,7 +144,7 @@ impl Cursor<'_> {
         let (inner, length) = reading.inner.unwrap_or((self.at, reading.out.len()));
         reading.out.truncate(length);
         self.at = inner;
-        self.mends.add(Mend::Quotes);
+        self.mends.add(Repair::Quotes);
         let text = reading.out.trim_end();
         text.strip_suffix(',').unwrap_or(text).trim_end_matches(['”', '’', ' ']).to_owned()
     }
@@ -159,7 +159,7 @@ impl Cursor<'_> {
     /// Ends a key without a closing quote at its colon.
     fn end_at_colon(&mut self, reading: &Reading, colon: usize) -> String {
         self.at = colon;
-        self.mends.add(Mend::Quotes);
+        self.mends.add(Repair::Quotes);
         self.text[reading.start..colon].trim().to_owned()
     }
 
@@ -185,11 +185,11 @@ impl Cursor<'_> {
         self.at -= closers.unwrap_or(0);
         self.flush(&mut reading);
         if closers.is_some() {
-            self.mends.add(Mend::Quotes);
+            self.mends.add(Repair::Quotes);
             reading.out.truncate(reading.out.trim_end().len());
         } else {
             self.unterminated = true;
-            self.mends.add(Mend::Truncated);
+            self.mends.add(Repair::Truncated);
         }
         Some(reading.out)
     }

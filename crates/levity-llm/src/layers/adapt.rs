@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    CostBound, Delta, Deltas, Model, ModelCard, ModelError, Opaque, Request, Response, ToolCall, ToolChoice,
-    Usage,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ProviderState, Request, Response, ToolCall,
+    ToolChoice, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -236,7 +236,7 @@ impl<M: Model + 'static> Shared<M> {
             attempt.called |=
                 matches!(delta, Delta::CallStart { .. } | Delta::Part(levity_core::Part::ToolCall(_)));
             attempt.wrote_call |=
-                matches!(&delta, Delta::Opaque(opaque) if &*opaque.provider == Opaque::TEXT_CALL);
+                matches!(&delta, Delta::Opaque(opaque) if &*opaque.provider == ProviderState::TEXT_CALL);
             match tally.see(delta) {
                 Some(Delta::Finish(finish)) => attempt.finish = Some(Delta::Finish(finish)),
                 Some(delta) => out.send(delta).await,

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use levity_core::{CallId, Delta, Finish, ModelError, ModelErrorKind, Opaque, Part, Text, Thinking, Usage};
+use levity_core::{
+    CallId, Delta, Finish, ModelError, ModelErrorKind, Part, ProviderState, Text, Thinking, Usage,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

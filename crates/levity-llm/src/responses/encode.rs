@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{
-    CallId, Content, Media, MediaSource, Message, Opaque, Part, Request, Role, Text, ToolCall, ToolResult,
+    CallId, Content, Media, MediaSource, Message, Part, ProviderState, Request, Role, Text, ToolCall,
+    ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -37,7 +38,7 @@ struct To<'a> {
 impl To<'_> {
     /// The data in this, if it is of this protocol and may go back. Sealed reasoning is refused by any other
     /// organisation (`invalid_encrypted_content`), and ids are known only where they were given out.
-    fn own<'a>(&self, opaque: Option<&'a Opaque>) -> Option<&'a Value> {
+    fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
         self.origin.data(NAME, opaque, Bound::Account)
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Fold, History, Message, Model, ModelErrorKind, Opaque, Options, OutputSchema, Part,
+    Delta, Finish, Fold, History, Message, Model, ModelErrorKind, Options, OutputSchema, Part, ProviderState,
     Request, Response, Role, ThinkingMode, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::{AnthropicModel, ChatModel, Endpoint, GeminiModel, OllamaModel, OpenAiModel};
@@ -291,7 +291,7 @@ async fn paused_turn_without_end_fails_the_run() {
 
 #[tokio::test]
 async fn paused_call_is_left_out_where_the_user_speaks_next() {
-    let opaque = |block: Value| Part::Opaque(Opaque::new("anthropic", block));
+    let opaque = |block: Value| Part::Opaque(ProviderState::new("anthropic", block));
     let paused = json!({"type": "server_tool_use", "id": "srv_2", "name": "web_search", "input": {}});
     let parts = [
         opaque(json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}})),
@@ -507,10 +507,11 @@ async fn state_of_one_account_is_not_sent_by_another() {
 async fn thinking_does_not_begin_within_a_turn() {
     let call = Part::ToolCall(ToolCall::new("t1", "add", json!({})));
     let mut own = Part::thinking("Hm.");
-    own.set_opaque(Opaque::new("anthropic", json!({"signature": "s"})));
-    let redacted = Part::Opaque(Opaque::new("anthropic", json!({"data": "E", "type": "redacted_thinking"})));
+    own.set_opaque(ProviderState::new("anthropic", json!({"signature": "s"})));
+    let redacted =
+        Part::Opaque(ProviderState::new("anthropic", json!({"data": "E", "type": "redacted_thinking"})));
     let mut foreign = Part::thinking("Hm.");
-    foreign.set_opaque(Opaque::new("gemini", json!({"thought": true})));
+    foreign.set_opaque(ProviderState::new("gemini", json!({"thought": true})));
     let tools = |parts: Vec<Part>| {
         let request = Request::new().with_history(after(Arc::new(Message::new(Role::Assistant, parts))));
         request.with_tools([tool("add")])

@@ -1,6 +1,6 @@
 //! What models write, and what it means.
 
-use levity_llm::json::{self, JsonErrorKind, Mend};
+use levity_llm::json::{self, JsonErrorKind, Repair};
 use serde_json::{Value, json};
 
 /// One malformed document: its kind, the text and what it means.
@@ -43,7 +43,7 @@ fn valid_json_in_a_fence_is_not_changed() {
         let repaired = json::repair(&format!("Here:\n```json\n{pretty}\n```\nDone.")).unwrap();
         assert_eq!(repaired.value, value);
         let mends: Vec<_> = repaired.mends.iter().collect();
-        assert_eq!(mends, [Mend::Surroundings], "{pretty}");
+        assert_eq!(mends, [Repair::Surroundings], "{pretty}");
     }
 }
 
@@ -78,7 +78,7 @@ fn a_value_cut_off_holds_what_was_there() {
     let mut seen = 0;
     for (end, _) in whole.char_indices().skip(1) {
         let repaired = json::repair(&whole[..end]).unwrap();
-        assert!(repaired.mends.contains(Mend::Truncated), "{}", &whole[..end]);
+        assert!(repaired.mends.contains(Repair::Truncated), "{}", &whole[..end]);
         // Nothing that was there is lost when more of it comes.
         let known = repaired.value.to_string().matches(|c: char| c.is_alphanumeric()).count();
         assert!(known + 8 >= seen, "{}", &whole[..end]);
@@ -89,10 +89,10 @@ fn a_value_cut_off_holds_what_was_there() {
 }
 
 #[track_caller]
-fn mended(text: &str, expected: &[Mend]) {
+fn mended(text: &str, expected: &[Repair]) {
     let repaired = json::repair(text).unwrap();
     let mut mends: Vec<_> = repaired.mends.iter().collect();
-    mends.retain(|mend| *mend != Mend::Surroundings);
+    mends.retain(|mend| *mend != Repair::Surroundings);
     assert_eq!(mends, expected, "{text}");
 }
 
@@ -100,25 +100,25 @@ fn mended(text: &str, expected: &[Mend]) {
 fn what_was_mended_is_said() {
     mended(r#"{"a": 1}"#, &[]);
     mended(r#"text {"a": 1}"#, &[]);
-    mended(r#""{\"a\": 1}""#, &[Mend::Unwrapped]);
-    mended(r#"{"a": 1"#, &[Mend::Truncated]);
-    mended(r#"{"a": 1,}"#, &[Mend::ExtraComma]);
-    mended(r#"{"a": 1 "b": 2}"#, &[Mend::MissingComma]);
-    mended(r#"{"a" 1}"#, &[Mend::Colon]);
-    mended(r#"{"a": [1}"#, &[Mend::Bracket]);
-    mended(r#"{"a": 1 /* one */}"#, &[Mend::Comment]);
-    mended(r#"{'a': 1}"#, &[Mend::Quotes]);
-    mended(r#"{"a": "b "c" d"}"#, &[Mend::InnerQuote]);
-    mended("{\"a\": \"b\nc\"}", &[Mend::Control]);
-    mended(r#"{"a": "\d"}"#, &[Mend::Escape]);
-    mended(r#"{"a": "b" + "c"}"#, &[Mend::Joined]);
-    mended(r#"{a: 1}"#, &[Mend::BareKey]);
-    mended(r#"{"a": b}"#, &[Mend::BareValue]);
-    mended(r#"{"a": True}"#, &[Mend::Literal]);
-    mended(r#"{"a": +1}"#, &[Mend::Number]);
-    mended(r#"{"a": (1, 2)}"#, &[Mend::Call]);
-    mended(r#"{"a": }"#, &[Mend::MissingValue]);
-    mended(r#"[1, ...]"#, &[Mend::ExtraComma, Mend::Dropped]);
+    mended(r#""{\"a\": 1}""#, &[Repair::Unwrapped]);
+    mended(r#"{"a": 1"#, &[Repair::Truncated]);
+    mended(r#"{"a": 1,}"#, &[Repair::ExtraComma]);
+    mended(r#"{"a": 1 "b": 2}"#, &[Repair::MissingComma]);
+    mended(r#"{"a" 1}"#, &[Repair::Colon]);
+    mended(r#"{"a": [1}"#, &[Repair::Bracket]);
+    mended(r#"{"a": 1 /* one */}"#, &[Repair::Comment]);
+    mended(r#"{'a': 1}"#, &[Repair::Quotes]);
+    mended(r#"{"a": "b "c" d"}"#, &[Repair::InnerQuote]);
+    mended("{\"a\": \"b\nc\"}", &[Repair::Control]);
+    mended(r#"{"a": "\d"}"#, &[Repair::Escape]);
+    mended(r#"{"a": "b" + "c"}"#, &[Repair::Joined]);
+    mended(r#"{a: 1}"#, &[Repair::BareKey]);
+    mended(r#"{"a": b}"#, &[Repair::BareValue]);
+    mended(r#"{"a": True}"#, &[Repair::Literal]);
+    mended(r#"{"a": +1}"#, &[Repair::Number]);
+    mended(r#"{"a": (1, 2)}"#, &[Repair::Call]);
+    mended(r#"{"a": }"#, &[Repair::MissingValue]);
+    mended(r#"[1, ...]"#, &[Repair::ExtraComma, Repair::Dropped]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn a_long_key_is_not_cut_inside_a_character() {
 fn check_list(text: &str, expected: Value) {
     let repaired = json::repair(text).unwrap();
     assert_eq!(repaired.value, expected, "{text}");
-    assert!(repaired.mends.contains(Mend::MissingComma), "{text}");
+    assert!(repaired.mends.contains(Repair::MissingComma), "{text}");
 }
 
 #[test]

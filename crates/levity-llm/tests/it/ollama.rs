@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Content, Finish, History, Media, Message, Model as _, ModelErrorKind, Opaque, Options, OutputSchema,
-    Part, Request, Response, Role, ThinkingMode, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult,
-    ToolSpec,
+    Content, Finish, History, Media, Message, Model as _, ModelErrorKind, Options, OutputSchema, Part,
+    ProviderState, Request, Response, Role, ThinkingMode, ToolCall, ToolChoice, ToolError, ToolOutput,
+    ToolResult, ToolSpec,
 };
 use levity_llm::{Endpoint, OllamaModel};
 use serde_json::{Value, json};
@@ -305,8 +305,8 @@ async fn what_was_said_and_thought_goes_back() {
 #[tokio::test]
 async fn what_is_of_others_stays_here() {
     let mut thought = Part::thinking("In secret.");
-    thought.set_opaque(Opaque::new("anthropic", json!({"signature": "s"})));
-    let block = Part::Opaque(Opaque::new("gemini", json!({"x": 1})));
+    thought.set_opaque(ProviderState::new("anthropic", json!({"signature": "s"})));
+    let block = Part::Opaque(ProviderState::new("gemini", json!({"x": 1})));
     let request = asked().with_message(Message::new(Role::Assistant, [thought, block, Part::text("7")]));
     let body = sent(|model| model, request).await;
     assert_eq!(body["messages"][2], json!({"role": "assistant", "content": "7"}));

@@ -49,7 +49,7 @@ impl Retention {
 /// What was cleaned up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cleaned {
+pub struct LogCleanup {
     /// How many sessions are gone.
     pub sessions: u64,
     /// How many bytes they had.
@@ -63,13 +63,13 @@ pub struct Cleaned {
 ///
 /// # Errors
 /// When the folder cannot be read. What cannot be removed is left.
-pub fn clean(folder: impl AsRef<Path>, retention: &Retention, now: Timestamp) -> Result<Cleaned> {
+pub fn clean(folder: impl AsRef<Path>, retention: &Retention, now: Timestamp) -> Result<LogCleanup> {
     let folder = folder.as_ref();
     let wrong = |source| Error::Folder { path: folder.to_owned(), source };
     let mut sessions = sessions(folder).map_err(wrong)?;
     sessions.sort_by_key(|session| session.newest);
     let mut total: u64 = sessions.iter().map(|session| session.bytes).sum();
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = LogCleanup::default();
     for session in sessions {
         let old = retention.older_than.is_some_and(|age| now.since(session.newest) > age);
         let much = retention.max_bytes.is_some_and(|most| total > most);

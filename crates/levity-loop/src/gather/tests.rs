@@ -21,7 +21,7 @@ struct Echo;
 impl ContextSource for Echo {
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         let text = format!("{} in {}", ask.goal, ask.budget);
-        Ok(vec![ContextBlock::new("asked", text).lasting(Lasts::Run)])
+        Ok(vec![ContextBlock::new("asked", text).lasting(ContextLifetime::Run)])
     }
 }
 
@@ -33,7 +33,7 @@ async fn gather(budget: usize, blocks: Vec<ContextBlock>) -> Gathered {
 #[tokio::test]
 async fn what_lasts_stands_before_the_instructions_and_the_rest_apart() {
     let blocks = vec![
-        ContextBlock::new("now", "dirty\n").lasting(Lasts::Run),
+        ContextBlock::new("now", "dirty\n").lasting(ContextLifetime::Run),
         ContextBlock::new("b.md", "two\n\n"),
         ContextBlock::new("a.md", "one"),
     ];

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{
     Child, ChildRun, Digest, Effect, EffectCx, Ending, EventKind, Eventual, Executor, Guard, GuardCx,
-    Inspection, Live, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared, Resolution, RunId,
-    Screened, Screener, Stage, ToolCall, ToolError, ToolRun, World,
+    Inspection, LiveEvents, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared, Resolution,
+    RunId, Screened, Screener, Stage, ToolCall, ToolError, ToolRun, World,
 };
 use levity_runtime::SystemWorld;
 use serde_json::Value;
@@ -132,7 +132,7 @@ impl Guarded {
 
     async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
         let (slot, mut quiet) = (call.slot.clone(), cx.clone());
-        quiet.live = Live::default();
+        quiet.live = LiveEvents::default();
         Outcome::Model(match self.inner.execute(Effect::Model(call), quiet).await {
             Outcome::Model(Ok(response)) => {
                 let with_calls = self.calls != Calls::WhenMade;
@@ -154,7 +154,7 @@ impl Guarded {
         }
         let results = self.screen.watches(Stage::Result);
         if results && cx.live.is_watched() {
-            cx.live = Live::new(Arc::new(OnlyFiles(cx.live)));
+            cx.live = LiveEvents::new(Arc::new(OnlyFiles(cx.live)));
         }
         match self.inner.execute(Effect::Tool(run), cx).await {
             Outcome::Tool(mut result) => {
@@ -235,7 +235,7 @@ impl fmt::Debug for Guarded {
 }
 
 /// Tells what a tool does to files, and nothing that it says on its way: that is of the same kind as what it returns.
-struct OnlyFiles(Live);
+struct OnlyFiles(LiveEvents);
 
 impl LiveSink for OnlyFiles {
     fn is_watched(&self) -> bool {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::text::chain;
 use levity_core::{
-    ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, Intervention, Message,
-    ModelError, Part, Response, Role, RunId, Screened, Screener, Stage, Status, Subject, ToolCall, ToolError,
-    ToolErrorKind, ToolResult, World,
+    ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, GuardSubject,
+    Intervention, Message, ModelError, Part, Response, Role, RunId, Screened, Screener, Stage, Status,
+    ToolCall, ToolError, ToolErrorKind, ToolResult, World,
 };
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ impl Screen {
         self.watches(Stage::Input) || self.watches(Stage::Call)
     }
 
-    async fn look(&self, subject: Subject, cx: &GuardCx) -> Looked {
+    async fn look(&self, subject: GuardSubject, cx: &GuardCx) -> Looked {
         self.guards.look(subject, cx, &*self.world).await
     }
 
@@ -57,9 +57,10 @@ impl Screen {
         if !self.guards.watch(Stage::Input) {
             return goal.into();
         }
-        let Looked { subject, guarded } = self.look(Subject::Input(Arc::new(goal)), &GuardCx::new()).await;
+        let Looked { subject, guarded } =
+            self.look(GuardSubject::Input(Arc::new(goal)), &GuardCx::new()).await;
         let message = match subject {
-            Subject::Input(message) if !is_blocked(&guarded) => Arc::unwrap_or_clone(message),
+            GuardSubject::Input(message) if !is_blocked(&guarded) => Arc::unwrap_or_clone(message),
             _ => Message::user(BLOCKED),
         };
         Goal { message, guarded }
@@ -81,9 +82,9 @@ impl Screen {
         let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
         let mut guarded = std::mem::take(&mut response.guarded);
         if self.guards.watch(Stage::Answer) {
-            let looked = self.look(Subject::Answer(response.message.clone()), &guard_cx).await;
+            let looked = self.look(GuardSubject::Answer(response.message.clone()), &guard_cx).await;
             match looked.passed() {
-                Ok((Subject::Answer(message), more)) => {
+                Ok((GuardSubject::Answer(message), more)) => {
                     response.message = message;
                     guarded.extend(more);
                 }
@@ -136,7 +137,7 @@ impl Screen {
         let answer = self.finishes.then_some(()).filter(|()| call.name == asked::FINISH);
         let answer = answer.and_then(|()| asked::answer(&call.args).ok());
         if let Some(text) = answer.filter(|_| self.guards.watch(Stage::Answer)) {
-            let said = Subject::Answer(Arc::new(Message::assistant(text.clone())));
+            let said = GuardSubject::Answer(Arc::new(Message::assistant(text.clone())));
             let (subject, more) = self.look(said, cx).await.passed()?;
             if subject.text() != text {
                 call.args = json!({"answer": subject.text()});
@@ -158,10 +159,11 @@ impl Screen {
         }
         let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
         let (text, mut all) = (chain(&error), error.guarded().to_vec());
-        let (error, guarded) = match self.look(Subject::Failure(text.clone()), &guard_cx).await.passed() {
-            Ok((Subject::Failure(new), guarded)) if new == text => (error, guarded),
+        let (error, guarded) = match self.look(GuardSubject::Failure(text.clone()), &guard_cx).await.passed()
+        {
+            Ok((GuardSubject::Failure(new), guarded)) if new == text => (error, guarded),
             // What it came from may say the same, so it is left out.
-            Ok((Subject::Failure(new), guarded)) => {
+            Ok((GuardSubject::Failure(new), guarded)) => {
                 (error.with_message(new).without_source().without_target(), guarded)
             }
             Ok((_, guarded)) | Err(guarded) => {
@@ -199,8 +201,8 @@ impl Screen {
 impl Screener for Screen {
     async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
         let cx = GuardCx::new().with_run(run.clone());
-        match self.look(Subject::Input(message.clone()), &cx).await.passed() {
-            Ok((Subject::Input(message), guarded)) => Screened::Passed(message, guarded),
+        match self.look(GuardSubject::Input(message.clone()), &cx).await.passed() {
+            Ok((GuardSubject::Input(message), guarded)) => Screened::Passed(message, guarded),
             looked => screened(looked.map(|(_, guarded)| (message.clone(), guarded)), message),
         }
     }
@@ -220,9 +222,9 @@ impl Screener for Screen {
         }
         result.value.clone_from(&ending.value);
         let cx = GuardCx::new();
-        match self.look(Subject::Result(result), &cx).await.passed() {
+        match self.look(GuardSubject::Result(result), &cx).await.passed() {
             Ok((_, guarded)) if guarded.is_empty() => ending,
-            Ok((Subject::Result(new), guarded)) => returned(ending, new, guarded),
+            Ok((GuardSubject::Result(new), guarded)) => returned(ending, new, guarded),
             Ok((_, guarded)) | Err(guarded) => {
                 let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
                 let mut blocked = Ending::new(Status::Failed(Failure::Program(error)));
@@ -252,9 +254,9 @@ impl Guards {
         cx: &GuardCx,
         world: &dyn World,
     ) -> Result<(ToolCall, Vec<Intervention>), Vec<Intervention>> {
-        let (subject, guarded) = self.look(Subject::Call(call.clone()), cx, world).await.passed()?;
+        let (subject, guarded) = self.look(GuardSubject::Call(call.clone()), cx, world).await.passed()?;
         Ok(match subject {
-            Subject::Call(new) => (new, guarded),
+            GuardSubject::Call(new) => (new, guarded),
             _ => (call, guarded),
         })
     }
@@ -263,8 +265,8 @@ impl Guards {
     pub async fn result(&self, result: ToolResult, run: &RunId, world: &dyn World) -> ToolResult {
         let cx = GuardCx::new().with_run(run.clone());
         let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
-        let (mut new, guarded) = match self.look(Subject::Result(result), &cx, world).await.passed() {
-            Ok((Subject::Result(new), guarded)) => (new, guarded),
+        let (mut new, guarded) = match self.look(GuardSubject::Result(result), &cx, world).await.passed() {
+            Ok((GuardSubject::Result(new), guarded)) => (new, guarded),
             Ok((_, guarded)) | Err(guarded) => {
                 let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
                 (ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)), guarded)

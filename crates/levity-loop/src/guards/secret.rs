@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use levity_core::{Cause, Guard, GuardCx, Secrets, Stage, Subject, Verdict};
+use levity_core::{Guard, GuardCx, GuardSubject, Secrets, SharedError, Stage, Verdict};
 
 /// Keeps secrets out of everything that goes through an agent.
 ///
@@ -71,10 +71,10 @@ impl Guard for SecretGuard {
         !self.left.contains(&stage)
     }
 
-    async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         Ok(match subject.without(&self.secrets) {
             None => Verdict::Pass,
-            Some(_) if self.blocks && !matches!(subject, Subject::Failure(_)) => {
+            Some(_) if self.blocks && !matches!(subject, GuardSubject::Failure(_)) => {
                 Verdict::block("there is a secret in it")
             }
             Some(clean) => Verdict::rewrite(clean),

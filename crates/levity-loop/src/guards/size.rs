@@ -1,5 +1,5 @@
 use async_trait::async_trait;
-use levity_core::{Cause, Guard, GuardCx, Stage, Subject, Verdict};
+use levity_core::{Guard, GuardCx, GuardSubject, SharedError, Stage, Verdict};
 
 /// Blocks what has more text than it may have, in bytes. Nothing is limited until it is set.
 ///
@@ -79,9 +79,9 @@ impl Guard for SizeGuard {
         self.most(stage).is_some()
     }
 
-    async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         let (size, most) = (subject.text().len(), self.most(subject.stage()));
-        Ok(match most.filter(|most| size > *most && !matches!(subject, Subject::Failure(_))) {
+        Ok(match most.filter(|most| size > *most && !matches!(subject, GuardSubject::Failure(_))) {
             Some(most) => Verdict::block(format!("it has {size} bytes, and {most} may pass")),
             None => Verdict::Pass,
         })

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use levity_core::text::fenced;
 use levity_core::{
-    Cause, Guard, GuardCx, History, Message, Model, OutputSchema, Request, Stage, Subject, Usage, Verdict,
+    Guard, GuardCx, GuardSubject, History, Message, Model, OutputSchema, Request, SharedError, Stage, Usage,
+    Verdict,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -113,11 +114,11 @@ impl TopicGuard {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn judge(&self, text: &str) -> Result<Option<Reason>, Cause> {
-        let reply = self.judge.complete(self.request(text)).await.map_err(Cause::new)?;
+    async fn judge(&self, text: &str) -> Result<Option<Reason>, SharedError> {
+        let reply = self.judge.complete(self.request(text)).await.map_err(SharedError::new)?;
         self.known().usage += reply.usage;
         let judged = judgement(&reply.message.text()).filter(|judged| judged.topic <= self.topics.len());
-        let judged = judged.ok_or_else(|| Cause::new("the judge's answer is no verdict"))?;
+        let judged = judged.ok_or_else(|| SharedError::new("the judge's answer is no verdict"))?;
         Ok(match judged {
             Judgement { steers: true, .. } => Some(Reason::Steers),
             Judgement { topic: 0, .. } => Some(Reason::OffTopic),
@@ -179,10 +180,10 @@ impl Guard for TopicGuard {
         }
     }
 
-    async fn check(&self, subject: &Subject, cx: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, cx: &GuardCx) -> Result<Verdict, SharedError> {
         let message = match subject {
-            Subject::Input(message) => message,
-            Subject::Answer(message) if cx.slot.as_deref().is_none_or(is_answer) => message,
+            GuardSubject::Input(message) => message,
+            GuardSubject::Answer(message) if cx.slot.as_deref().is_none_or(is_answer) => message,
             _ => return Ok(Verdict::Pass),
         };
         let text = message.text();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use levity_core::{
     Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Exchange, Failure, Finish, Intervention,
-    Limit, Message, ModelCall, ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role, Status, Step,
-    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
+    Limit, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role,
+    Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
 use crate::asked;
@@ -23,7 +23,7 @@ use super::{AgentMachine, Closing, EMPTY_REPLIES, PAUSES, Waiting};
 const SHOWN_RESULTS: usize = 8;
 
 impl AgentMachine {
-    pub(super) fn act(&mut self, step: &mut Step) {
+    pub(super) fn act(&mut self, step: &mut MachineOutput) {
         self.enter(Phase::Act, step);
         self.state.paused = 0;
         self.state.stats.turns = self.state.stats.turns.saturating_add(1);
@@ -39,7 +39,7 @@ impl AgentMachine {
     }
 
     /// Asks the model, once what it is shown fits.
-    pub(super) fn ask(&mut self, step: &mut Step) {
+    pub(super) fn ask(&mut self, step: &mut MachineOutput) {
         if self.make_room(Next::Reply, step) {
             return;
         }
@@ -74,7 +74,7 @@ impl AgentMachine {
 
     /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer: of the cheap
     /// model, without a question on the side, without tools.
-    pub(super) fn refused(&mut self, waiting: &Waiting, limit: Limit, step: &mut Step) {
+    pub(super) fn refused(&mut self, waiting: &Waiting, limit: Limit, step: &mut MachineOutput) {
         let is_last = *waiting == Waiting::Reply && !self.state.offered;
         let switches = self.spec.when_low == Low::Switch && !self.state.cheap;
         match limit {
@@ -91,7 +91,7 @@ impl AgentMachine {
         limit.map(Closing::Limit).or(self.state.enough.then_some(Closing::Enough))
     }
 
-    fn announce(&mut self, closing: Option<Closing>, step: &mut Step) {
+    fn announce(&mut self, closing: Option<Closing>, step: &mut MachineOutput) {
         let Some(closing) = closing.filter(|_| self.has_tools() && !self.state.announced) else { return };
         self.state.announced = true;
         let text = match closing {
@@ -101,7 +101,7 @@ impl AgentMachine {
         self.note(text, step);
     }
 
-    pub(super) fn reply(&mut self, response: Response, step: &mut Step) {
+    pub(super) fn reply(&mut self, response: Response, step: &mut MachineOutput) {
         let message = from_model(response.message);
         if !message.thinking().is_empty() {
             self.state.stats.reasoning_steps = self.state.stats.reasoning_steps.saturating_add(1);
@@ -133,7 +133,7 @@ impl AgentMachine {
     }
 
     /// The provider interrupted its turn: it is sent what it said so far and nothing behind it, and goes on.
-    fn paused(&mut self, message: Arc<Message>, step: &mut Step) {
+    fn paused(&mut self, message: Arc<Message>, step: &mut MachineOutput) {
         self.add(message);
         self.state.paused = self.state.paused.saturating_add(1);
         if self.state.paused > PAUSES {
@@ -151,7 +151,7 @@ impl AgentMachine {
         paused.filter(|message| message.role == Role::Assistant).map(|message| message.text()).collect()
     }
 
-    fn empty_reply(&mut self, step: &mut Step) {
+    fn empty_reply(&mut self, step: &mut MachineOutput) {
         self.state.empty_replies = self.state.empty_replies.saturating_add(1);
         if self.state.empty_replies > EMPTY_REPLIES {
             let what = format!("it was empty {} times", self.state.empty_replies);
@@ -163,7 +163,7 @@ impl AgentMachine {
     }
 
     /// The model calls tools although none are offered: what it says beside the calls must do, or what it ends with.
-    fn calls_withheld(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut Step) {
+    fn calls_withheld(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut MachineOutput) {
         let mut text = message.text().into_owned();
         let mut signalled = false;
         let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
@@ -193,7 +193,7 @@ impl AgentMachine {
 
     /// The model calls a tool on its last turn and says nothing: it is asked once more, in plain words, and then what
     /// there is has to do. A run that has neither words nor results has no answer.
-    fn no_words(&mut self, limit: Limit, step: &mut Step) {
+    fn no_words(&mut self, limit: Limit, step: &mut MachineOutput) {
         self.state.empty_replies = self.state.empty_replies.saturating_add(1);
         if self.state.empty_replies == 1 {
             self.note(notes::IN_WORDS.to_owned(), step);
@@ -221,7 +221,7 @@ impl AgentMachine {
         own.iter().rev().find_map(found).unwrap_or_default()
     }
 
-    fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut Step) {
+    fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut MachineOutput) {
         let Ok(mut exchange) = self.state.history.open(message) else {
             let what = "its calls cannot be told apart".to_owned();
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
@@ -282,7 +282,7 @@ impl AgentMachine {
     }
 
     /// Answers a call with what is known, and has the model answer.
-    fn answer_again(&mut self, result: ToolResult, step: &mut Step) {
+    fn answer_again(&mut self, result: ToolResult, step: &mut MachineOutput) {
         self.state.enough = true;
         self.answered(result, step);
     }
@@ -301,7 +301,7 @@ impl AgentMachine {
     }
 
     /// The model says by a call that it is done.
-    fn finish(&mut self, exchange: Exchange, text: &str, step: &mut Step) {
+    fn finish(&mut self, exchange: Exchange, text: &str, step: &mut MachineOutput) {
         self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
         self.close(exchange, &ToolError::failed("the call was not answered"));
         if !self.state.said.is_empty() && self.closing().is_none() {
@@ -311,7 +311,7 @@ impl AgentMachine {
     }
 
     /// The user is asked. What is wrong with the question, the model is told at once.
-    fn ask_user(&mut self, call: ToolCall, step: &mut Step) {
+    fn ask_user(&mut self, call: ToolCall, step: &mut MachineOutput) {
         let (question, Some(run)) = (asked::question(&call.args), self.state.run.clone()) else { return };
         match question {
             Ok(question) => {
@@ -324,7 +324,7 @@ impl AgentMachine {
     }
 
     /// What the user said to a question.
-    pub(super) fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut Step) {
+    pub(super) fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
         let Some(call) = self.open_call(id) else { return };
         let outcome = match decision {
             Decision::Answer { text } => Ok(ToolOutput::text(text)),
@@ -335,7 +335,7 @@ impl AgentMachine {
         self.answered(ToolResult::new(&call, outcome.map_err(refused)), step);
     }
 
-    fn call(&mut self, call: ToolCall, approved: bool, step: &mut Step) {
+    fn call(&mut self, call: ToolCall, approved: bool, step: &mut MachineOutput) {
         let id = call.id.clone();
         if self.spec.asks_user && call.name == asked::ASK {
             return self.ask_user(call, step);
@@ -363,7 +363,7 @@ impl AgentMachine {
         self.want(Waiting::Tool(id), |_| Effect::Tool(run), step);
     }
 
-    fn wait(&mut self, call: &ToolCall, longest: Duration, approved: bool, step: &mut Step) {
+    fn wait(&mut self, call: &ToolCall, longest: Duration, approved: bool, step: &mut MachineOutput) {
         match wait::time(&call.args, longest) {
             Ok(time) => {
                 let wait = Wait::new(time).for_call(call.id.clone()).with_approved(approved);
@@ -373,14 +373,14 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn woken(&mut self, id: &CallId, step: &mut Step) {
+    pub(super) fn woken(&mut self, id: &CallId, step: &mut MachineOutput) {
         if let Some(call) = self.open_call(id) {
             let output = ToolOutput::text("the time has passed");
             self.answered(ToolResult::new(&call, Ok(output)), step);
         }
     }
 
-    pub(super) fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut Step) {
+    pub(super) fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut MachineOutput) {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else { return };
         let waiting = Waiting::Decision(call.id.clone());
         self.want(waiting, |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
@@ -390,7 +390,7 @@ impl AgentMachine {
         self.state.exchange.as_ref()?.call(id).cloned()
     }
 
-    pub(super) fn decided(&mut self, id: &CallId, decision: Decision, step: &mut Step) {
+    pub(super) fn decided(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
         let Some(mut call) = self.open_call(id) else { return };
         match decision {
             Decision::Deny { reason } => {
@@ -414,7 +414,7 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut Step) {
+    pub(super) fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut MachineOutput) {
         self.state.usage += ending.usage;
         let Some(call) = self.open_call(id) else { return };
         let outcome = match ending.status {
@@ -433,7 +433,7 @@ impl AgentMachine {
         self.answered(ToolResult::new(&call, outcome), step);
     }
 
-    pub(super) fn call_failed(&mut self, id: &CallId, error: ToolError, step: &mut Step) {
+    pub(super) fn call_failed(&mut self, id: &CallId, error: ToolError, step: &mut MachineOutput) {
         if let Some(call) = self.open_call(id) {
             self.answered(ToolResult::new(&call, Err(error)), step);
         }

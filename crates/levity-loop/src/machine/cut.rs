@@ -1,6 +1,6 @@
 //! Asks again for replies that a limit cut, and makes room for replies that had none.
 
-use levity_core::{Message, Role, Step};
+use levity_core::{MachineOutput, Message, Role};
 
 use crate::notes;
 
@@ -23,7 +23,7 @@ impl AgentMachine {
         &mut self,
         message: &Message,
         length: Option<u64>,
-        step: &mut Step,
+        step: &mut MachineOutput,
     ) -> bool {
         if self.state.rules < 3 {
             return false;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Ending, Failure, Message, Phase, Status, Step, ToolError, ToolErrorKind};
+use levity_core::{Ending, Failure, MachineOutput, Message, Phase, Status, ToolError, ToolErrorKind};
 use serde_json::Value;
 
 use crate::notes;
@@ -10,7 +10,7 @@ use crate::notes;
 use super::{AgentMachine, Closing, Waiting};
 
 impl AgentMachine {
-    pub(super) fn answer(&mut self, message: Arc<Message>, step: &mut Step) {
+    pub(super) fn answer(&mut self, message: Arc<Message>, step: &mut MachineOutput) {
         let text = self.paused_text() + &message.text();
         self.state.paused = 0;
         self.add(message);
@@ -26,7 +26,7 @@ impl AgentMachine {
         self.check_answer(&text, status, step);
     }
 
-    pub(super) fn check_answer(&mut self, text: &str, status: Status, step: &mut Step) {
+    pub(super) fn check_answer(&mut self, text: &str, status: Status, step: &mut MachineOutput) {
         let Some(output) = &self.output else {
             return self.end(status, text.to_owned(), None, step);
         };
@@ -42,13 +42,13 @@ impl AgentMachine {
     }
 
     /// Ends without an answer: open calls are closed, and the last words stand in.
-    pub(super) fn stop(&mut self, status: Status, step: &mut Step) {
+    pub(super) fn stop(&mut self, status: Status, step: &mut MachineOutput) {
         let text = self.close_open();
         self.end(status, text, None, step);
     }
 
     /// Ends without an answer and without waiting for what is being saved.
-    pub(super) fn stop_now(&mut self, status: Status, step: &mut Step) {
+    pub(super) fn stop_now(&mut self, status: Status, step: &mut MachineOutput) {
         let ending = match self.state.leaving.take() {
             // There is an end already.
             Some(ending) => *ending,
@@ -80,12 +80,24 @@ impl AgentMachine {
         self.last_words()
     }
 
-    pub(super) fn end(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) {
+    pub(super) fn end(
+        &mut self,
+        status: Status,
+        text: String,
+        value: Option<Value>,
+        step: &mut MachineOutput,
+    ) {
         let ending = self.conclude(status, text, value, step);
         self.end_saved(ending, step);
     }
 
-    fn conclude(&mut self, status: Status, text: String, value: Option<Value>, step: &mut Step) -> Ending {
+    fn conclude(
+        &mut self,
+        status: Status,
+        text: String,
+        value: Option<Value>,
+        step: &mut MachineOutput,
+    ) -> Ending {
         // What came too late to be taken in is kept for whoever goes on from here.
         for message in std::mem::take(&mut self.state.said) {
             self.add(message);

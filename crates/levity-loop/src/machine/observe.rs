@@ -1,15 +1,15 @@
 //! Observe and reflect: what the tools answered, and what to make of it.
 
-use levity_core::{Content, Digest, Phase, Step, ToolCall, ToolError, ToolResult};
+use levity_core::{Content, Digest, MachineOutput, Phase, ToolCall, ToolError, ToolResult};
 use serde_json::Value;
 
 use crate::notes;
-use crate::strategy::{Reflection, Turn};
+use crate::strategy::{Reflection, TurnSummary};
 
 use super::{AgentMachine, Failed, Waiting};
 
 impl AgentMachine {
-    pub(super) fn answered(&mut self, mut result: ToolResult, step: &mut Step) {
+    pub(super) fn answered(&mut self, mut result: ToolResult, step: &mut MachineOutput) {
         if let Some(args) = self.state.edited.remove(&result.call) {
             tell_edited(&mut result, &args);
         }
@@ -32,7 +32,7 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn observe(&mut self, step: &mut Step) {
+    pub(super) fn observe(&mut self, step: &mut MachineOutput) {
         let Some(exchange) = self.state.exchange.take() else { return };
         self.enter(Phase::Observe, step);
         let reply = exchange.reply().clone();
@@ -50,8 +50,12 @@ impl AgentMachine {
             self.note(notes::ALL_FAILED.to_owned(), step);
         }
         let goal = self.state.goal.clone();
-        let turn =
-            Turn { number: self.state.stats.turns, goal: &goal, plan: &self.state.plan, calls: &calls };
+        let turn = TurnSummary {
+            number: self.state.stats.turns,
+            goal: &goal,
+            plan: &self.state.plan,
+            calls: &calls,
+        };
         match self.spec.reflector.reflect(&turn) {
             Reflection::GoOn => self.act(step),
             Reflection::Note(text) => {

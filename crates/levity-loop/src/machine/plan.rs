@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EventKind, Failure, Limit, Message, ModelCall, Offer, Phase, Request, RunId, Status, Step,
+    Effect, EventKind, Failure, Limit, MachineOutput, Message, ModelCall, Offer, Phase, Request, RunId,
+    Status,
 };
 
 use crate::notes;
@@ -13,7 +14,7 @@ use super::window::Next;
 use super::{AgentMachine, Waiting, plain};
 
 impl AgentMachine {
-    pub(super) fn begin(&mut self, run: RunId, wrap: Option<Limit>, step: &mut Step) {
+    pub(super) fn begin(&mut self, run: RunId, wrap: Option<Limit>, step: &mut MachineOutput) {
         self.state.run = Some(run);
         self.state.wrap = wrap;
         self.enter(Phase::Goal, step);
@@ -42,7 +43,7 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn planned(&mut self, steps: Vec<String>, step: &mut Step) {
+    pub(super) fn planned(&mut self, steps: Vec<String>, step: &mut MachineOutput) {
         if !steps.is_empty() {
             step.tell(EventKind::Plan { steps: steps.clone() });
             self.add_note(Message::system(notes::plan(&steps)));
@@ -52,7 +53,13 @@ impl AgentMachine {
     }
 
     /// Asks a model on the side: the question does not enter the history.
-    pub(super) fn consult(&mut self, waiting: Waiting, slot: &'static str, prompt: String, step: &mut Step) {
+    pub(super) fn consult(
+        &mut self,
+        waiting: Waiting,
+        slot: &'static str,
+        prompt: String,
+        step: &mut MachineOutput,
+    ) {
         let next = if waiting == Waiting::Plan { Next::Plan } else { Next::Reflection };
         if self.make_room(next(prompt.clone()), step) {
             return;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use levity_core::{CallId, Exchange, Step, ToolCall, ToolError, ToolOutput, ToolResult};
+use levity_core::{CallId, Exchange, MachineOutput, ToolCall, ToolError, ToolOutput, ToolResult};
 
 use crate::reads::{MOST_KEPT, OWN, Wanted};
 
@@ -19,7 +19,7 @@ impl AgentMachine {
         self.spec.has_tools || self.state.reads
     }
 
-    pub(super) fn read(&mut self, call: &ToolCall, step: &mut Step) {
+    pub(super) fn read(&mut self, call: &ToolCall, step: &mut MachineOutput) {
         let outcome = Wanted::of(call).and_then(|wanted| self.piece(&wanted));
         self.answered(ToolResult::new(call, outcome), step);
     }

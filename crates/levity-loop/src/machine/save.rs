@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use levity_core::{
-    Change, ConversationId, Effect, Ending, Failure, MemoryError, Save, Status, Step, Summary, TalkEnd,
+    ConversationChange, ConversationId, Effect, Ending, Failure, MachineOutput, MemoryError, Save, Status,
+    Summary, TalkEnd,
 };
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +111,7 @@ impl AgentMachine {
     /// What was said between two places of the history, and the summary.
     fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
         let new = self.said_between(from, to, |_| true);
-        let mut change = Change::at(talk.position(from, &self.state.notes)).with_messages(new);
+        let mut change = ConversationChange::at(talk.position(from, &self.state.notes)).with_messages(new);
         change.summary = self.summary(talk).filter(|summary| summary.upto <= change.end());
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }
@@ -129,7 +130,7 @@ impl AgentMachine {
     }
 
     /// Saves what is new, unless something is being saved: then the next save has it.
-    pub(super) fn save(&mut self, step: &mut Step) {
+    pub(super) fn save(&mut self, step: &mut MachineOutput) {
         let Some(saving) = self.to_save() else { return };
         let save = saving.save.clone();
         if let Some(talk) = &mut self.state.talk {
@@ -150,7 +151,7 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn saved(&mut self, done: Result<(), MemoryError>, step: &mut Step) {
+    pub(super) fn saved(&mut self, done: Result<(), MemoryError>, step: &mut MachineOutput) {
         let Some(talk) = &mut self.state.talk else { return };
         let Some(mut saving) = talk.saving.take() else { return };
         match done {
@@ -172,7 +173,7 @@ impl AgentMachine {
     }
 
     /// The conversation cannot be saved: it went on elsewhere, or the store is broken.
-    fn not_saved(&mut self, error: MemoryError, step: &mut Step) {
+    fn not_saved(&mut self, error: MemoryError, step: &mut MachineOutput) {
         if let Some(talk) = &mut self.state.talk {
             talk.off = true;
         }
@@ -185,12 +186,12 @@ impl AgentMachine {
     }
 
     /// Ends once all is saved.
-    pub(super) fn end_saved(&mut self, ending: Ending, step: &mut Step) {
+    pub(super) fn end_saved(&mut self, ending: Ending, step: &mut MachineOutput) {
         self.state.leaving = Some(Box::new(ending));
         self.leave(step);
     }
 
-    fn leave(&mut self, step: &mut Step) {
+    fn leave(&mut self, step: &mut MachineOutput) {
         self.save(step);
         let busy = self.state.talk.as_ref().is_some_and(|talk| talk.saving.is_some());
         if let Some(ending) = self.state.leaving.take_if(|_| !busy) {

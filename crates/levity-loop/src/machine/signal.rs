@@ -1,7 +1,7 @@
 //! Signals: what the model tells whoever runs it.
 
 use levity_core::{
-    Exchange, Signal, Status, Step, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+    Exchange, MachineOutput, Signal, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -50,14 +50,14 @@ impl AgentMachine {
     }
 
     /// The run ends with a signal.
-    pub(super) fn end_with_signal(&mut self, exchange: Exchange, text: String, step: &mut Step) {
+    pub(super) fn end_with_signal(&mut self, exchange: Exchange, text: String, step: &mut MachineOutput) {
         self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
         self.close(exchange, &ToolError::failed("the call was not answered"));
         self.end(Status::Complete, text, None, step);
     }
 
     /// Takes in a signal after which the run goes on, or says why not.
-    pub(super) fn signal(&mut self, call: &ToolCall, step: &mut Step) {
+    pub(super) fn signal(&mut self, call: &ToolCall, step: &mut MachineOutput) {
         let outcome = match self.signal_args(call) {
             Ok(_) if self.is_last(call) => Err(self.put_off(call)),
             Ok((args, bytes)) => {

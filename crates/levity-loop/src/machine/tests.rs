@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use futures_util::FutureExt;
 use levity_core::{
-    Change, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, ModelErrorKind, Save, ToolCall,
-    ToolOutput, ToolResult,
+    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, ModelErrorKind, Save,
+    ToolCall, ToolOutput, ToolResult,
 };
 use levity_memory::{InMemory, Window};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -83,7 +83,7 @@ fn machine(agent: &Agent, beside: bool) -> AgentMachine {
 struct Play {
     store: Arc<InMemory>,
     machine: AgentMachine,
-    step: Step,
+    step: MachineOutput,
     open: BTreeMap<EffectId, Effect>,
     inputs: Vec<Input>,
     effects: Vec<Effect>,
@@ -206,12 +206,12 @@ proptest! {
             0 => Message::user(format!("question {n}")),
             _ => Message::new(Role::Assistant, [Part::text(format!("answer {n}"))]),
         });
-        now(store.save(&id(), &Change::at(0).with_messages(before))).unwrap();
+        now(store.save(&id(), &ConversationChange::at(0).with_messages(before))).unwrap();
         let agent = agent(&store, tokens);
         let machine = machine(&agent, beside);
         let begun = machine.save();
         let mut run = Play {
-            store: store.clone(), machine, step: Step::new(), open: BTreeMap::new(),
+            store: store.clone(), machine, step: MachineOutput::new(), open: BTreeMap::new(),
             inputs: Vec::new(), effects: Vec::new(), said: 0, summaries: 0, tokens, beside: agent.inner.spec.tool_tokens,
         };
         play(&mut run, &happenings, stop);
@@ -235,7 +235,7 @@ proptest! {
         }
         // The same inputs give the same effects in another process.
         let mut again = AgentMachine::restore(agent.inner.spec.clone(), &begun, None).unwrap();
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         run.inputs.iter().for_each(|input| again.apply(input.clone(), &mut step));
         let effects: Vec<Effect> = step.effects.into_iter().map(|(_, effect)| effect).collect();
         prop_assert_eq!(effects, run.effects);
@@ -249,7 +249,7 @@ fn a_run_from_before_windows_ends_as_it_did() {
     let mut state = machine(&agent, false).save();
     state.as_object_mut().unwrap().remove("shown");
     let mut machine = AgentMachine::restore(agent.inner.spec.clone(), &state, None).unwrap();
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
     let (call, _) = step.effects.iter().find(|(_, effect)| matches!(effect, Effect::Model(_))).unwrap();
     let outcome = Outcome::Model(Err(ModelError::new(ModelErrorKind::ContextTooLong, "too long")));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Compacted, Effect, EventKind, History, Message, ModelCall, ModelError, Offer, Response, Role, Step,
+    Compacted, Effect, EventKind, History, MachineOutput, Message, ModelCall, ModelError, Offer, Response,
+    Role,
 };
-use levity_memory::{Counter, Fit, View, Window};
+use levity_memory::{Counter, Window, WindowFit, WindowView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ pub(super) struct Shown {
     /// Whether what has left is listed, and no model is asked to sum it up.
     lists: bool,
     counter: Counter,
-    pub(super) view: View,
+    pub(super) view: WindowView,
     /// What is sent, once that is not simply the history.
     #[serde(skip)]
     sent: Option<History>,
@@ -45,7 +46,7 @@ impl Shown {
     /// Shows the past from where its summary ends.
     pub(super) fn new(window: Window, lists: bool, summary: Option<Arc<str>>, beside: u64) -> Self {
         let counter = Counter::new().beside(beside);
-        Self { window: Some(window), lists, counter, view: View::new(summary), ..Self::default() }
+        Self { window: Some(window), lists, counter, view: WindowView::new(summary), ..Self::default() }
     }
 
     /// Whether it points to messages beyond the end of a history.
@@ -62,7 +63,7 @@ impl Shown {
 #[derive(Serialize, Deserialize)]
 struct Folding {
     /// What is shown when it is there.
-    view: View,
+    view: WindowView,
     /// What was summed up before, and the first message that was not.
     old: Option<Arc<str>>,
     from: usize,
@@ -111,7 +112,7 @@ impl AgentMachine {
 
     /// Begins with what was summed up before the history.
     pub(super) fn show_summary(&mut self) {
-        if self.state.shown.view != View::default() {
+        if self.state.shown.view != WindowView::default() {
             self.show_anew();
         }
     }
@@ -155,7 +156,7 @@ impl AgentMachine {
     }
 
     /// Sees to it that what is to be sent fits; returns whether a model has to be asked for a summary first.
-    pub(super) fn make_room(&mut self, next: Next, step: &mut Step) -> bool {
+    pub(super) fn make_room(&mut self, next: Next, step: &mut MachineOutput) -> bool {
         if !self.is_over() {
             return self.ask_again(next, step);
         }
@@ -180,14 +181,14 @@ impl AgentMachine {
         shown.window.as_ref().is_some_and(|window| window.is_over(tokens, past, &shown.counter))
     }
 
-    fn fit(&self) -> Option<Fit> {
+    fn fit(&self) -> Option<WindowFit> {
         let shown = &self.state.shown;
         let messages = self.state.history.messages();
         shown.window.as_ref()?.fit(messages, shown.task, &shown.pins, &shown.view, &shown.counter)
     }
 
     /// A summary of all that is not in `view`, from where the last one that a model made ends.
-    fn folding(&self, view: View, next: Next) -> Folding {
+    fn folding(&self, view: WindowView, next: Next) -> Folding {
         let shown = &self.state.shown;
         let (old, from) = match &shown.owed {
             Some(owed) => (owed.summary.clone(), owed.from),
@@ -197,7 +198,7 @@ impl AgentMachine {
     }
 
     /// Asks a model again for a summary that it owes, when it is time.
-    fn ask_again(&mut self, next: Next, step: &mut Step) -> bool {
+    fn ask_again(&mut self, next: Next, step: &mut MachineOutput) -> bool {
         let turn = self.state.stats.turns;
         let is_time = self.state.shown.owed.as_ref().is_some_and(|owed| owed.turn <= turn);
         if !is_time || self.no_summaries().is_some() {
@@ -216,7 +217,7 @@ impl AgentMachine {
         }
     }
 
-    fn summarise(&mut self, mut folding: Folding, why_not: Option<&str>, step: &mut Step) -> bool {
+    fn summarise(&mut self, mut folding: Folding, why_not: Option<&str>, step: &mut MachineOutput) -> bool {
         if let Some(why) = why_not {
             self.fold(folding, Err(why.to_owned()), step);
             return false;
@@ -249,7 +250,7 @@ impl AgentMachine {
     }
 
     /// A model made a summary, or did not; the run goes on either way.
-    pub(super) fn summarised(&mut self, made: Result<Response, String>, step: &mut Step) {
+    pub(super) fn summarised(&mut self, made: Result<Response, String>, step: &mut MachineOutput) {
         let Some(folding) = self.state.shown.folding.take() else { return };
         let window = self.state.shown.window.clone().unwrap_or_default();
         let made = made.and_then(|reply| window.take_summary(&reply, folding.given));
@@ -260,7 +261,7 @@ impl AgentMachine {
         }
     }
 
-    fn fold(&mut self, folding: Folding, made: Result<String, String>, step: &mut Step) -> Next {
+    fn fold(&mut self, folding: Folding, made: Result<String, String>, step: &mut MachineOutput) -> Next {
         let window = self.state.shown.window.clone().unwrap_or_default();
         let (summary, fell_back) = match made {
             Ok(summary) => {
@@ -283,7 +284,7 @@ impl AgentMachine {
     }
 
     /// Makes room for a summary that is longer than the one before.
-    fn tighten(&mut self, step: &mut Step) {
+    fn tighten(&mut self, step: &mut MachineOutput) {
         let fit = if self.is_over() { self.fit() } else { None };
         match fit.map(|fit| fit.view) {
             Some(view) if view.start() > self.state.shown.view.start() => {
@@ -300,7 +301,7 @@ impl AgentMachine {
     }
 
     /// Shows something else from now on, and says so.
-    fn show(&mut self, view: View, fell_back: Option<String>, step: &mut Step) {
+    fn show(&mut self, view: WindowView, fell_back: Option<String>, step: &mut MachineOutput) {
         let before = self.state.shown.counter.count(self.sent().tokens());
         let folded = view.start().saturating_sub(self.state.shown.view.start());
         let shortened = view.shortened().saturating_sub(self.state.shown.view.shortened());

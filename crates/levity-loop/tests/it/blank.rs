@@ -1,9 +1,9 @@
 //! Goals in which nobody can see anything.
 
-use levity_core::{Decision, ErrorKind, Hints, Media, Message, Part, Post, Role, RunId, ToolOutput};
+use levity_core::{Decision, ErrorKind, Hints, Media, Message, Part, Role, RunId, RunRequest, ToolOutput};
 use levity_loop::{Agent, Error};
 use levity_memory::InMemory;
-use levity_runtime::{Job, MemoryJournal, Runtime};
+use levity_runtime::{MachineRun, MemoryJournal, Runtime};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::json;
 
@@ -57,11 +57,11 @@ async fn old_run_with_a_blank_goal_is_resumed() {
         .build()
         .unwrap();
     // As it was written before such goals were refused.
-    let job = Job::new(agent.machine(""), agent.executor()).id(RunId::new("old")).park();
+    let job = MachineRun::new(agent.machine(""), agent.executor()).id(RunId::new("old")).park();
     assert!(agent.runtime().run(job).await.is_err(), "it waits for a person");
     let run = RunId::new("old");
     for ask in agent.asks(&run).await.unwrap() {
-        let allow = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+        let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
         agent.tell(&ask.run, allow).await.unwrap();
     }
     let answer = agent.resume(run.clone()).await.unwrap();

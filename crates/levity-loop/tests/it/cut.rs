@@ -1,8 +1,8 @@
 //! Replies that were cut, and requests that were too large for the model.
 
 use levity_core::{
-    Effect, EffectId, EventKind, Finish, Input, Machine as _, Message, ModelCall, Options, Outcome, Part,
-    Response, Role, RunId, Status, Step, ToolCall, ToolOutput, ToolResult, Usage,
+    Effect, EffectId, EventKind, Finish, Input, Machine as _, MachineOutput, Message, ModelCall, Options,
+    Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolOutput, ToolResult, Usage,
 };
 use levity_loop::{Agent, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -17,7 +17,7 @@ fn agent(max_tokens: Option<u64>) -> Agent {
 
 fn begun(agent: &Agent) -> (AgentMachine, EffectId) {
     let mut machine = agent.machine("Go.");
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
     (machine, step.effects.remove(0).0)
 }
@@ -28,7 +28,7 @@ fn feed(
     effect: EffectId,
     outcome: Outcome,
 ) -> (Option<(EffectId, Effect)>, Vec<EventKind>) {
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
     (step.effects.into_iter().next(), step.events)
 }

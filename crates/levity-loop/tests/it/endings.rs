@@ -1,8 +1,8 @@
 //! How runs end: with words, with media, and on a last turn that calls tools all the same.
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limit, Machine as _, Media, Message, Offer, Opaque, Outcome, Part,
-    Response, Role, RunId, Status, Step, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
+    Effect, EffectId, Ending, Input, Limit, Machine as _, MachineOutput, Media, Message, Offer, Outcome,
+    Part, ProviderState, Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentBuilder, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -37,7 +37,7 @@ impl Play {
     }
 
     fn give(&mut self, input: Input) {
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         self.machine.apply(input, &mut step);
         self.wants.extend(step.effects);
     }
@@ -145,7 +145,7 @@ fn calls_beyond_the_limit_of_a_turn_are_each_told_so() {
 /// A call that the model wrote as text.
 fn look_in_text() -> Part {
     let mut call = ToolCall::new("", "look", json!({}));
-    call.opaque = Some(Opaque::new(Opaque::TEXT_CALL, json!({"text": "look()"})));
+    call.opaque = Some(ProviderState::new(ProviderState::TEXT_CALL, json!({"text": "look()"})));
     Part::ToolCall(call)
 }
 

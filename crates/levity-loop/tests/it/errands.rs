@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use levity_core::{
     Child, ChildRun, ConversationId, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor,
-    History, Input, Limits, Machine, MachineKind, MemoryError, MemoryErrorKind, MemoryStore, Message,
-    Outcome, OutputSchema, PrepareCx, Prepared, Status, Step, Timestamp, ToolError,
+    History, Input, Limits, Machine, MachineKind, MachineOutput, MemoryError, MemoryErrorKind, MemoryStore,
+    Message, Outcome, OutputSchema, PrepareCx, Prepared, Status, Timestamp, ToolError,
 };
-use levity_loop::{Agent, Errand};
+use levity_loop::{Agent, ChildTask};
 use levity_memory::{Conversations, InMemory, Sessions};
-use levity_runtime::{Done, Job, MemoryJournal, Runtime, Stopped};
+use levity_runtime::{EndedMachine, MachineRun, MemoryJournal, Runtime, StoppedMachine};
 use levity_test::{FaultyJournal, ManualWorld, ScriptedModel};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl Machine for Above {
         json!(self)
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         self.times.push(step.at());
         match input {
             Input::Begin { .. } => {
@@ -49,7 +49,7 @@ impl Machine for Above {
     }
 }
 
-type MakeErrand = Box<dyn Fn() -> Errand + Send + Sync>;
+type MakeErrand = Box<dyn Fn() -> ChildTask + Send + Sync>;
 
 struct Below(Agent, MakeErrand);
 
@@ -68,12 +68,12 @@ impl Executor for Below {
     }
 }
 
-fn below(agent: &Agent, errand: impl Fn() -> Errand + Send + Sync + 'static) -> Arc<Below> {
+fn below(agent: &Agent, errand: impl Fn() -> ChildTask + Send + Sync + 'static) -> Arc<Below> {
     Arc::new(Below(agent.clone(), Box::new(errand)))
 }
 
-fn audited(executor: &Arc<Below>) -> Job<Above> {
-    Job::new(Above::default(), executor.clone())
+fn audited(executor: &Arc<Below>) -> MachineRun<Above> {
+    MachineRun::new(Above::default(), executor.clone())
         .limits(Limits::new())
         .audit(|_, _| async { Ok(Above::default()) })
 }
@@ -81,7 +81,7 @@ fn audited(executor: &Arc<Below>) -> Job<Above> {
 async fn send(
     runtime: &Runtime,
     agent: &Agent,
-    errand: impl Fn() -> Errand + Send + Sync + 'static,
+    errand: impl Fn() -> ChildTask + Send + Sync + 'static,
 ) -> Ending {
     let done = runtime.run(audited(&below(agent, errand)).id("r".into())).await.unwrap();
     done.machine.ending.unwrap()
@@ -99,7 +99,7 @@ async fn an_errand_has_a_past_and_tells_what_was_said() {
     history.say(Message::user("I like blue.")).unwrap();
     let before = history.clone();
     let ending = send(&journaled(), &agent, move || {
-        Errand::new("What do I like?").history(before.clone()).with_said()
+        ChildTask::new("What do I like?").history(before.clone()).with_said()
     })
     .await;
     assert_eq!((&*ending.text, model.requests()[0].history.len()), ("Blue.", 2));
@@ -116,14 +116,14 @@ async fn an_answer_is_wanted_in_a_schema() {
     let schema =
         json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
     let schema = Arc::new(OutputSchema::new("sum", schema));
-    let ending = send(&journaled(), &agent, move || Errand::from("2 + 5?").output(schema.clone())).await;
+    let ending = send(&journaled(), &agent, move || ChildTask::from("2 + 5?").output(schema.clone())).await;
     assert_eq!(ending.value, Some(json!({"total": 7})));
 }
 
 #[tokio::test]
 async fn a_conversation_without_a_memory_is_the_error_that_a_run_has() {
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
-    let error = agent.child(Errand::new("Do it").conversation("c"), None).await.err().unwrap();
+    let error = agent.child(ChildTask::new("Do it").conversation("c"), None).await.err().unwrap();
     let source = std::error::Error::source(&error).unwrap().downcast_ref::<MemoryError>().unwrap();
     assert_eq!((source.kind(), error.is_retryable()), (MemoryErrorKind::Refused, false));
     assert!(
@@ -179,7 +179,7 @@ async fn an_errand_goes_on_with_a_conversation() {
     let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
     agent.run("I like blue.").conversation("c").await.unwrap();
     // It is looked over while the first machine holds the conversation, and does not wait for that.
-    let ending = send(&runtime, &agent, || Errand::new("What do I like?").conversation("c")).await;
+    let ending = send(&runtime, &agent, || ChildTask::new("What do I like?").conversation("c")).await;
     assert_eq!(ending.text, "Blue.");
     assert_eq!(kept.messages().await, ["I like blue.", "Noted.", "What do I like?", "Blue."]);
     assert!(kept.notes.0.lock().unwrap().last().unwrap().contains("Blue."));
@@ -192,7 +192,7 @@ async fn what_a_cancelled_errand_said_is_kept() {
         let runtime = journaled();
         let kept = Kept::new(&runtime);
         let agent = kept.agent(ScriptedModel::new().hang());
-        let executor = below(&agent, || Errand::new("Do it").conversation("c"));
+        let executor = below(&agent, || ChildTask::new("Do it").conversation("c"));
         let mut run = runtime.start(audited(&executor).id("r".into()));
         let mut events = run.events();
         while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
@@ -211,14 +211,14 @@ async fn an_errand_that_is_resumed_anywhere_is_in_its_conversation_once() {
     let whole = Arc::new(FaultyJournal::new(MemoryJournal::new()));
     let runtime = Runtime::new().with_journal(whole.clone());
     let agent = Kept::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
-    send(&runtime, &agent, || Errand::new("What do I like?").conversation("c").with_said()).await;
+    send(&runtime, &agent, || ChildTask::new("What do I like?").conversation("c").with_said()).await;
     for stop in 1..whole.records() {
         let journal = Arc::new(MemoryJournal::new());
         let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(stop));
         let kept = Kept::new(&first);
         let agent = kept.agent(ScriptedModel::new().reply("Blue.").by_history());
-        let executor = below(&agent, || Errand::new("What do I like?").conversation("c").with_said());
-        let Err(Stopped { .. }) = first.run(audited(&executor).id("r".into())).await else {
+        let executor = below(&agent, || ChildTask::new("What do I like?").conversation("c").with_said());
+        let Err(StoppedMachine { .. }) = first.run(audited(&executor).id("r".into())).await else {
             panic!("{stop}")
         };
         let second = Runtime::new().with_journal(journal);
@@ -226,8 +226,8 @@ async fn an_errand_that_is_resumed_anywhere_is_in_its_conversation_once() {
         let had_ended = stop + 2 == whole.records();
         let other = if had_ended { Some(kept.store.hold(&"c".into()).await.unwrap()) } else { None };
         let notes = kept.notes.0.lock().unwrap().len();
-        let job = Job::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
-        let Done { machine, .. } = second.run(job).await.unwrap();
+        let job = MachineRun::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
+        let EndedMachine { machine, .. } = second.run(job).await.unwrap();
         let ending = machine.ending.unwrap();
         assert_eq!((&*ending.text, ending.said.len()), ("Blue.", 2), "after {stop} records");
         assert_eq!(kept.messages().await, ["What do I like?", "Blue."], "after {stop} records");
@@ -243,11 +243,11 @@ async fn an_errand_that_goes_on_keeps_others_from_its_conversation() {
     let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
     let kept = Kept::new(&first);
     let agent = kept.agent(ScriptedModel::new().hang().hang());
-    let executor = below(&agent, || Errand::new("Do it").conversation("c"));
-    first.run(Job::new(Above::default(), executor.clone()).id("r".into())).await.err().unwrap();
+    let executor = below(&agent, || ChildTask::new("Do it").conversation("c"));
+    first.run(MachineRun::new(Above::default(), executor.clone()).id("r".into())).await.err().unwrap();
     let second = Runtime::new().with_journal(journal);
-    let mut run =
-        second.start(Job::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap())));
+    let mut run = second
+        .start(MachineRun::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap())));
     let mut events = run.events();
     while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
     let held = kept.store.hold(&"c".into()).await.err().map(|error| error.kind());
@@ -263,13 +263,13 @@ async fn a_machine_is_told_when_it_is_the_same_again() {
     let journal = Arc::new(MemoryJournal::new());
     let runtime = Runtime::new().with_world(world).with_journal(journal.clone());
     let agent = Agent::builder(ScriptedModel::new().reply("Done.")).build().unwrap();
-    let executor = below(&agent, || Errand::new("Do it"));
+    let executor = below(&agent, || ChildTask::new("Do it"));
     let first = runtime.run(audited(&executor).id("r".into())).await.unwrap().machine;
     assert_eq!(first.times, [Timestamp::from_millis(5_000); 2]);
     let records = runtime.journal().read(&"r".into()).await.unwrap();
     // Another clock, the same times.
     let other = Runtime::new().with_journal(journal);
-    let job = Job::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
+    let job = MachineRun::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
     assert_eq!(other.run(job).await.unwrap().machine.times, first.times);
     let replay =
         levity_runtime::replay(&"r".into(), &records, |_, state| Ok(Above::deserialize(state).unwrap()))

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Cause, Content, ControlError, Delta, ErrorKind, Event, EventKind, Guard, GuardCx, Hints, Intervention,
-    Message, ModelErrorKind, Part, RunId, Secrets, Stage, Subject, ToolErrorKind, ToolOutput, Verdict,
+    Content, ControlError, Delta, ErrorKind, Event, EventKind, Guard, GuardCx, GuardSubject, Hints,
+    Intervention, Message, ModelErrorKind, Part, RunId, Secrets, SharedError, Stage, ToolErrorKind,
+    ToolOutput, Verdict,
 };
 use levity_loop::{Agent, AgentDetails, Answer, Error, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 use levity_memory::InMemory;
@@ -19,7 +20,7 @@ mod programs;
 mod told;
 mod topics;
 
-type Judge = Box<dyn Fn(&Subject) -> Verdict + Send + Sync>;
+type Judge = Box<dyn Fn(&GuardSubject) -> Verdict + Send + Sync>;
 
 /// What guards were shown, in order: who, where, and the text.
 #[derive(Clone, Default)]
@@ -47,7 +48,7 @@ fn probe(
     name: &'static str,
     stages: &[Stage],
     seen: &Seen,
-    judge: impl Fn(&Subject) -> Verdict + Send + Sync + 'static,
+    judge: impl Fn(&GuardSubject) -> Verdict + Send + Sync + 'static,
 ) -> Probe {
     Probe { name, stages: stages.to_vec(), seen: seen.clone(), judge: Box::new(judge) }
 }
@@ -62,7 +63,7 @@ impl Guard for Probe {
         self.stages.contains(&stage)
     }
 
-    async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         let seen = (self.name.to_owned(), subject.stage(), subject.text().into_owned());
         self.seen.0.lock().unwrap().push(seen);
         Ok((self.judge)(subject))
@@ -72,7 +73,7 @@ impl Guard for Probe {
 const ALL: [Stage; 4] = [Stage::Input, Stage::Call, Stage::Result, Stage::Answer];
 
 /// The same with one word in place of another.
-fn swap(subject: &Subject, old: &str, new: &str) -> Verdict {
+fn swap(subject: &GuardSubject, old: &str, new: &str) -> Verdict {
     let told = |text: &str| text.replace(old, new);
     if !subject.text().contains(old) {
         return Verdict::Pass;
@@ -85,15 +86,15 @@ fn swap(subject: &Subject, old: &str, new: &str) -> Verdict {
         Arc::new(Message::new(message.role, parts))
     };
     Verdict::rewrite(match subject.clone() {
-        Subject::Input(said) => Subject::Input(message(&said)),
-        Subject::Answer(said) => Subject::Answer(message(&said)),
-        Subject::Call(mut call) => {
+        GuardSubject::Input(said) => GuardSubject::Input(message(&said)),
+        GuardSubject::Answer(said) => GuardSubject::Answer(message(&said)),
+        GuardSubject::Call(mut call) => {
             call.args = serde_json::from_str(&told(&call.args.to_string())).unwrap();
-            Subject::Call(call)
+            GuardSubject::Call(call)
         }
-        Subject::Result(mut result) => {
+        GuardSubject::Result(mut result) => {
             result.content = vec![Content::Text(told(&result.text()))];
-            Subject::Result(result)
+            GuardSubject::Result(result)
         }
         other => other,
     })
@@ -232,7 +233,7 @@ async fn a_blocked_goal_ends_the_run_and_is_in_no_journal() {
 async fn a_blocked_call_is_answered_and_the_others_are_made() {
     let (runtime, journal) = runtime();
     let guard = probe("calls", &[Stage::Call], &Seen::default(), |subject| match subject {
-        Subject::Call(call) if call.args["what"] == "hush" => Verdict::block("nobody may know"),
+        GuardSubject::Call(call) if call.args["what"] == "hush" => Verdict::block("nobody may know"),
         _ => Verdict::Pass,
     });
     let turn = Turn::new().call("look_up", json!({"what": "hush"})).call("look_up", json!({"what": "else"}));
@@ -401,12 +402,12 @@ impl Guard for Faulty {
         stage == Stage::Answer
     }
 
-    async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+    async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         match self.0 {
             "panics" => panic!("as planned"),
             "hangs" => std::future::pending().await,
-            "fails" => Err(Cause::new("out of order")),
-            _ => Ok(Verdict::rewrite(Subject::Failure(subject.text().into_owned()))),
+            "fails" => Err(SharedError::new("out of order")),
+            _ => Ok(Verdict::rewrite(GuardSubject::Failure(subject.text().into_owned()))),
         }
     }
 }
@@ -443,7 +444,7 @@ async fn what_was_decided_is_not_asked_again_after_a_crash() {
             // A text is looked at once in a run, and these are all different.
             world.did(format!("{} {}", subject.stage(), subject.text()));
             match subject {
-                Subject::Call(call) if call.args["what"] == "two" => Verdict::block("no"),
+                GuardSubject::Call(call) if call.args["what"] == "two" => Verdict::block("no"),
                 _ => swap(subject, "hush", "****"),
             }
         });
@@ -545,7 +546,7 @@ async fn secrets_can_be_blocked_or_left_alone() {
 
 #[tokio::test]
 async fn what_was_thought_loses_its_signature_with_its_secret() {
-    let signature = levity_core::Opaque::new("p", json!({"signature": "s"}));
+    let signature = levity_core::ProviderState::new("p", json!({"signature": "s"}));
     let turn = Turn::new().thinking("the key is sk-0123456789abcdef").opaque(signature).text("Done.");
     let agent = Agent::builder(ScriptedModel::new().turn(turn)).guard(SecretGuard::new()).build().unwrap();
     let answer = agent.run("Go").await.unwrap();

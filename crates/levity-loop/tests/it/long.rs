@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Input, Machine as _, Message, Outcome, Part, Response, Role, RunId, Step, ToolCall,
-    ToolOutput, ToolResult,
+    Effect, EffectId, Input, Machine as _, MachineOutput, Message, Outcome, Part, Response, Role, RunId,
+    ToolCall, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -14,13 +14,13 @@ fn machine() -> (AgentMachine, (EffectId, Effect)) {
     let tool = RecordingTool::new("flood", |_| Ok(ToolOutput::text("not called")));
     let agent = Agent::builder(ScriptedModel::new()).tool(tool).build().unwrap();
     let mut machine = agent.machine("Go.");
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
     (machine, step.effects.remove(0))
 }
 
 fn feed(machine: &mut AgentMachine, effect: EffectId, outcome: Outcome) -> Vec<(EffectId, Effect)> {
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
     step.effects
 }

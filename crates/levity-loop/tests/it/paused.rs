@@ -1,8 +1,8 @@
 //! Turns that a provider interrupts, and replies without a word.
 
 use levity_core::{
-    Effect, EffectId, Finish, Input, Limit, Machine as _, Media, Message, ModelCall, Outcome, Part, Response,
-    Role, RunId, Status, Step, ToolCall, ToolOutput, ToolResult,
+    Effect, EffectId, Finish, Input, Limit, Machine as _, MachineOutput, Media, Message, ModelCall, Outcome,
+    Part, Response, Role, RunId, Status, ToolCall, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -15,13 +15,13 @@ fn agent() -> Agent {
 
 fn begun() -> (AgentMachine, (EffectId, Effect)) {
     let mut machine = agent().machine("Go.");
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
     (machine, step.effects.remove(0))
 }
 
 fn feed(machine: &mut AgentMachine, effect: EffectId, outcome: Outcome) -> Option<(EffectId, Effect)> {
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
     step.effects.into_iter().next()
 }
@@ -53,7 +53,7 @@ fn paused_turn_goes_on_with_nothing_behind_it() {
     let (second, effect) = reply(&mut machine, first, Part::text("One, "), Finish::Paused).unwrap();
     assert_eq!(roles(&effect), [Role::User, Role::Assistant]);
     // What the user says meanwhile waits for the end of the turn.
-    machine.apply(Input::Say(Message::user("Hurry.").into()), &mut Step::new());
+    machine.apply(Input::Say(Message::user("Hurry.").into()), &mut MachineOutput::new());
     let (third, effect) = reply(&mut machine, second, Part::text("two, "), Finish::Paused).unwrap();
     assert_eq!(roles(&effect), [Role::User, Role::Assistant, Role::Assistant]);
     // As after a restart of the program.

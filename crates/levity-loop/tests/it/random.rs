@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use levity_core::{
-    Decision, Effect, EffectId, Ending, Finish, History, Input, Limit, Machine, Message, ModelError,
-    ModelErrorKind, Offer, Outcome, Part, Response, Role, RunId, Status, Step, ToolCall, ToolError,
+    Decision, Effect, EffectId, Ending, Finish, History, Input, Limit, Machine, MachineOutput, Message,
+    ModelError, ModelErrorKind, Offer, Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolError,
     ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Usage,
 };
 use levity_loop::{Agent, AgentMachine, PlanByModel, ReflectByModel};
@@ -123,7 +123,7 @@ fn make(planning: bool) -> Agent {
 fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (AgentMachine, usize) {
     let mut machine = agent(planning).machine("Do it");
     let mut open: BTreeMap<EffectId, Effect> = BTreeMap::new();
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
     let mut inputs = 0;
     for happening in happenings.iter().cycle() {

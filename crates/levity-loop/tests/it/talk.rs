@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, Command, ConversationId, Entry, Hints, Journal as _, MemoryError, MemoryStore, Message, Role,
-    ToolOutput,
+    ControlCommand, ConversationChange, ConversationId, Entry, Hints, Journal as _, MemoryError, MemoryStore,
+    Message, Role, ToolOutput,
 };
 use levity_loop::Agent;
 use levity_memory::{Conversations, InMemory, Sessions, Window};
@@ -67,7 +67,7 @@ async fn a_conversation_that_is_too_long_to_be_loaded_begins_with_what_is_missin
         0 => Message::assistant(format!("answer {n}")),
         _ => Message::user(format!("question {n}")),
     });
-    store.save(&"c".into(), &Change::at(0).with_messages(said)).await.unwrap();
+    store.save(&"c".into(), &ConversationChange::at(0).with_messages(said)).await.unwrap();
     let model = Arc::new(ScriptedModel::new().reply("Here."));
     let agent = Agent::builder(model.clone()).memory(store.clone()).window(Window::new().all_messages());
     agent.build().unwrap().run("Still there?").conversation("c").await.unwrap();
@@ -98,7 +98,7 @@ async fn run_that_is_cancelled_while_it_waits_for_its_conversation_again_has_end
     let records = journal.read(&"waits".into()).await.unwrap();
     let added: Vec<_> = records[before..].iter().map(|record| &record.entry).collect();
     assert!(
-        matches!(added[..], [Entry::Commanded(Command::Cancel { .. }), Entry::Ended(_)]),
+        matches!(added[..], [Entry::Commanded(ControlCommand::Cancel { .. }), Entry::Ended(_)]),
         "the run began something: {added:?}"
     );
 }

@@ -9,7 +9,7 @@ use super::ServerConfig;
 use super::file::Reading;
 use super::node::Node;
 use super::plain::plain;
-use super::problem::{Problem, short};
+use super::problem::{ConfigProblem, short};
 
 /// The largest config: 1 MiB.
 const LARGEST: u64 = 1 << 20;
@@ -37,7 +37,7 @@ const MOST_PROBLEMS: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     servers: Vec<ServerConfig>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     /// Problems beyond those that are named.
     more: usize,
 }
@@ -54,7 +54,10 @@ impl Config {
         if self.servers.iter().any(|known| known.name == server.name) {
             let name = short(server.name());
             let message = format!("there is another server named `{name}` before it; that one counts");
-            self.note(Problem { server: Some(server.name), ..Problem::new(format!("/{name}"), message) });
+            self.note(ConfigProblem {
+                server: Some(server.name),
+                ..ConfigProblem::new(format!("/{name}"), message)
+            });
             return self;
         }
         self.add(server);
@@ -68,7 +71,7 @@ impl Config {
     pub fn parse(text: &str, vars: impl Fn(&str) -> Option<String>) -> Self {
         let mut config = Self::default();
         if text.len() as u64 > LARGEST {
-            config.note(Problem::new("", format!("it is larger than {LARGEST} bytes")));
+            config.note(ConfigProblem::new("", format!("it is larger than {LARGEST} bytes")));
             return config;
         }
         match serde_json::from_str::<Node>(&plain(text)) {
@@ -87,7 +90,7 @@ impl Config {
             Err(problem) => {
                 let mut config = Self::default();
                 let path = path.as_ref().display();
-                config.note(Problem::new("", format!("`{path}` cannot be read: {problem}")));
+                config.note(ConfigProblem::new("", format!("`{path}` cannot be read: {problem}")));
                 config
             }
         }
@@ -134,7 +137,7 @@ impl Config {
              `LEVITY_MCP_SERVERS` to its absolute path, or name the file to the program (`--mcp FILE`, `--config FILE`)",
             path.display()
         );
-        config.note(Problem::new("", message));
+        config.note(ConfigProblem::new("", message));
         config
     }
 
@@ -149,7 +152,7 @@ impl Config {
     }
 
     /// What is wrong, and what has no effect. Beyond 1,000 they are only counted, in the last one.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 
@@ -163,7 +166,7 @@ impl Config {
         self.servers.push(server);
     }
 
-    pub(super) fn note(&mut self, problem: Problem) {
+    pub(super) fn note(&mut self, problem: ConfigProblem) {
         if self.problems.len() < MOST_PROBLEMS {
             return self.problems.push(problem);
         }
@@ -171,7 +174,8 @@ impl Config {
         let more = self.more + 1;
         if let Some(last) = self.problems.last_mut() {
             let stops = last.stops || problem.stops;
-            *last = Problem { stops, ..Problem::new("", format!("there are {more} more problems")) };
+            *last =
+                ConfigProblem { stops, ..ConfigProblem::new("", format!("there are {more} more problems")) };
         }
     }
 }
@@ -189,11 +193,11 @@ impl fmt::Display for Config {
     }
 }
 
-fn syntax(error: &serde_json::Error) -> Problem {
+fn syntax(error: &serde_json::Error) -> ConfigProblem {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();
     let line = Some((error.line(), error.column()));
-    Problem { line, ..Problem::new("", format!("it is no JSON: {message}")) }
+    ConfigProblem { line, ..ConfigProblem::new("", format!("it is no JSON: {message}")) }
 }
 
 /// The file that the environment names, where it does, and the variable that names it.

@@ -9,15 +9,15 @@ use super::expand::{Expand, with_letters};
 use super::good::{good_header, good_name, good_url, good_variable};
 use super::keys::{Setting, meant, setting};
 use super::node::Node;
-use super::problem::{Problem, below, short};
+use super::problem::{ConfigProblem, below, short};
 use super::secrets::named;
-use super::{Http, Inherit, ServerConfig, Stdio, Transport};
+use super::{Http, InheritedEnvironment, ServerConfig, Stdio, Transport};
 
 /// The settings of one server, as they stand in the file.
 pub(super) struct Entry<'a> {
     pub(super) at: String,
     pub(super) found: Vec<(Setting, &'a str, &'a Node)>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ConfigProblem>,
 }
 
 impl<'a> Entry<'a> {
@@ -82,7 +82,7 @@ impl<'a> Entry<'a> {
         mut self,
         name: Option<&Arc<str>>,
         expand: &mut Expand<'_>,
-    ) -> (Option<ServerConfig>, Vec<Problem>) {
+    ) -> (Option<ServerConfig>, Vec<ConfigProblem>) {
         if let Some(Err(problem)) = name.map(|name| good_name(name)) {
             self.whole(problem);
         }
@@ -275,15 +275,15 @@ impl<'a> Entry<'a> {
         Some(Http::new(url, headers))
     }
 
-    fn inherit(&mut self) -> Inherit {
-        let Some((key, value)) = self.get(Setting::Inherit) else { return Inherit::default() };
+    fn inherit(&mut self) -> InheritedEnvironment {
+        let Some((key, value)) = self.get(Setting::Inherit) else { return InheritedEnvironment::default() };
         match value {
-            Node::Text(word) if word.eq_ignore_ascii_case("basics") => Inherit::Basics,
-            Node::Text(word) if word.eq_ignore_ascii_case("all") => Inherit::All,
-            Node::List(_) => Inherit::Named(self.words(key, value)),
+            Node::Text(word) if word.eq_ignore_ascii_case("basics") => InheritedEnvironment::Basics,
+            Node::Text(word) if word.eq_ignore_ascii_case("all") => InheritedEnvironment::All,
+            Node::List(_) => InheritedEnvironment::Named(self.words(key, value)),
             _ => {
                 self.wrong(key, "it must be \"basics\", \"all\" or a list of names of variables");
-                Inherit::default()
+                InheritedEnvironment::default()
             }
         }
     }

@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::expand::Expand;
 use super::keys::{Setting, setting};
 use super::node::Node;
-use super::problem::{Problem, below, short};
+use super::problem::{ConfigProblem, below, short};
 
 /// Reads one file.
 pub(super) struct Reading<'a> {
@@ -31,7 +31,8 @@ impl<'a> Reading<'a> {
             Node::Map(map) => self.object(map),
             other => {
                 let kind = other.kind();
-                self.config.note(Problem::new("", format!("it must be an object or a list, and is {kind}")));
+                self.config
+                    .note(ConfigProblem::new("", format!("it must be an object or a list, and is {kind}")));
             }
         }
         self.config
@@ -62,7 +63,7 @@ impl<'a> Reading<'a> {
             return self.map("", map);
         }
         let near = nearest_root(map).map(|near| format!("; `{near}` is near")).unwrap_or_default();
-        self.config.note(Problem::new("", format!("it has no `mcpServers` and no `servers`{near}")));
+        self.config.note(ConfigProblem::new("", format!("it has no `mcpServers` and no `servers`{near}")));
     }
 
     fn servers(&mut self, at: &str, value: &Node) {
@@ -71,7 +72,7 @@ impl<'a> Reading<'a> {
             Node::List(list) => self.list(at, list),
             other => {
                 let message = format!("it must be an object or a list of servers, and is {}", other.kind());
-                self.config.note(Problem::new(at, message));
+                self.config.note(ConfigProblem::new(at, message));
             }
         }
     }
@@ -104,7 +105,7 @@ impl<'a> Reading<'a> {
 
     fn no_server(&mut self, at: String, server: Option<Arc<str>>, value: &Node) {
         let message = format!("it must be an object of settings, and is {}", value.kind());
-        self.config.note(Problem { server, ..Problem::new(at, message) });
+        self.config.note(ConfigProblem { server, ..ConfigProblem::new(at, message) });
     }
 
     fn entry(&mut self, mut entry: Entry<'_>, name: Option<&Arc<str>>) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// It says where and what, and never what a value is: that may be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The server it belongs to, where it belongs to one.
     pub server: Option<Arc<str>>,
     /// Where in the JSON it is, as a JSON pointer: `/mcpServers/files/args/1`. Empty for the whole.
@@ -19,13 +19,13 @@ pub struct Problem {
     pub stops: bool,
 }
 
-impl Problem {
+impl ConfigProblem {
     pub(super) fn new(at: impl Into<String>, message: impl Into<String>) -> Self {
         Self { server: None, at: at.into(), line: None, message: message.into(), stops: true }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((line, column)) = self.line {
             write!(f, "line {line}, column {column}: ")?;

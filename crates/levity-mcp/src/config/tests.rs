@@ -79,7 +79,7 @@ fn programs_are_read() {
     let env: Vec<_> = stdio.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     assert_eq!(env, ["A=s3cret", "ON=true", "PORT=80"]);
     assert_eq!(stdio.cwd.as_deref(), Some("/home/me".as_ref()));
-    assert_eq!(stdio.inherit, Inherit::Basics);
+    assert_eq!(stdio.inherit, InheritedEnvironment::Basics);
     assert!(server.is_enabled());
 }
 
@@ -142,9 +142,9 @@ fn every_limit_can_be_set() {
         (Some(&["read_*".to_owned()][..]), &["write".to_owned()][..])
     );
     assert_eq!((server.prefix.as_deref(), server.trust), (Some("t_"), Trust::Full));
-    assert_eq!(stdio(&server).inherit, Inherit::Named(vec!["SSH_AUTH_SOCK".to_owned()]));
+    assert_eq!(stdio(&server).inherit, InheritedEnvironment::Named(vec!["SSH_AUTH_SOCK".to_owned()]));
     assert_eq!(one(r#"{"command": "c", "pingEvery": false}"#).ping_every, None);
-    assert_eq!(stdio(&one(r#"{"command": "c", "inherit": "all"}"#)).inherit, Inherit::All);
+    assert_eq!(stdio(&one(r#"{"command": "c", "inherit": "all"}"#)).inherit, InheritedEnvironment::All);
 }
 
 #[test]

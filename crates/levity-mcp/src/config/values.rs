@@ -7,7 +7,7 @@ use super::entry::Entry;
 use super::expand::{Expand, looks_unexpanded};
 use super::keys::Setting;
 use super::node::Node;
-use super::problem::{Problem, below};
+use super::problem::{ConfigProblem, below};
 use super::units::{seconds_of, size, time};
 
 impl<'a> Entry<'a> {
@@ -17,12 +17,12 @@ impl<'a> Entry<'a> {
 
     /// Notes what is wrong with the server as a whole.
     pub(super) fn whole(&mut self, message: &str) {
-        self.problems.push(Problem::new(self.at.clone(), message));
+        self.problems.push(ConfigProblem::new(self.at.clone(), message));
     }
 
     /// Notes what is wrong with a setting, and stops the server.
     pub(super) fn wrong(&mut self, key: &str, message: &str) {
-        self.problems.push(Problem::new(below(&self.at, key), message));
+        self.problems.push(ConfigProblem::new(below(&self.at, key), message));
     }
 
     /// Notes what has no effect, or not the one that was meant.
@@ -91,7 +91,7 @@ impl<'a> Entry<'a> {
                 _ => {
                     let at = format!("{}/{at}", below(&self.at, key));
                     self.problems
-                        .push(Problem::new(at, format!("it must be a string, and is {}", item.kind())));
+                        .push(ConfigProblem::new(at, format!("it must be a string, and is {}", item.kind())));
                 }
             }
         }
@@ -101,8 +101,10 @@ impl<'a> Entry<'a> {
     /// A list of strings in which variables are put.
     pub(super) fn texts(&mut self, at: String, value: &Node, expand: &mut Expand<'_>) -> Vec<String> {
         let Node::List(items) = value else {
-            self.problems
-                .push(Problem::new(at, format!("it must be a list of strings, and is {}", value.kind())));
+            self.problems.push(ConfigProblem::new(
+                at,
+                format!("it must be a list of strings, and is {}", value.kind()),
+            ));
             return Vec::new();
         };
         let items = items.iter().enumerate();
@@ -116,19 +118,20 @@ impl<'a> Entry<'a> {
                 Ok(text) => text,
                 Err(problems) => {
                     self.problems
-                        .extend(problems.into_iter().map(|problem| Problem::new(at.clone(), problem)));
+                        .extend(problems.into_iter().map(|problem| ConfigProblem::new(at.clone(), problem)));
                     return None;
                 }
             },
             Node::Number(number) => number.to_string(),
             Node::Bool(truth) => truth.to_string(),
             Node::Null | Node::List(_) | Node::Map(_) => {
-                self.problems.push(Problem::new(at, format!("it must be a string, and is {}", value.kind())));
+                self.problems
+                    .push(ConfigProblem::new(at, format!("it must be a string, and is {}", value.kind())));
                 return None;
             }
         };
         if text.contains('\0') {
-            self.problems.push(Problem::new(at, "it holds a zero byte"));
+            self.problems.push(ConfigProblem::new(at, "it holds a zero byte"));
             return None;
         }
         Some(text)
@@ -151,13 +154,13 @@ impl<'a> Entry<'a> {
             let at = below(&below(&self.at, key), name);
             let Some(text) = self.text(at.clone(), value, expand) else { continue };
             if pairs.contains_key(name) {
-                self.problems.push(Problem::new(at, "it stands there twice"));
+                self.problems.push(ConfigProblem::new(at, "it stands there twice"));
             } else if let Err(problem) = good(name, &text) {
-                self.problems.push(Problem::new(at, problem));
+                self.problems.push(ConfigProblem::new(at, problem));
             } else {
                 if matches!(value, Node::Text(text) if looks_unexpanded(text)) {
                     let message = "it is passed on as it stands; only `${NAME}` is replaced";
-                    self.problems.push(Problem { stops: false, ..Problem::new(at, message) });
+                    self.problems.push(ConfigProblem { stops: false, ..ConfigProblem::new(at, message) });
                 }
                 pairs.insert(name.clone(), text);
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use levity_core::{CostBound, Money, Price, Reserved, Usage};
+use levity_core::{CostBound, Money, Price, ReservedCost, Usage};
 
 use super::Refusal;
 
@@ -31,7 +31,7 @@ struct Used {
 pub(super) struct Held<'a> {
     ledger: &'a Ledger,
     server: String,
-    reserved: Reserved,
+    reserved: ReservedCost,
     price: Option<Price>,
     /// How long the reply may be, in tokens.
     pub(super) output: u64,

@@ -30,7 +30,7 @@ use super::end::{End, Stage};
 use super::stdio::{self, StdioTransport};
 use crate::config::{ServerConfig, Stdio};
 use crate::event::Events;
-use crate::{Death, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, ServerExit};
 
 /// How long a process that closed its stdout may take to be gone, when that is asked for an error.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -113,9 +113,9 @@ impl Process {
     }
 
     /// How the process ended, if it has, and its last words so far.
-    fn last_words(&self) -> Death {
+    fn last_words(&self) -> ServerExit {
         let exit = self.shared.state.borrow().exit;
-        Death {
+        ServerExit {
             code: exit.and_then(|exit| exit.code()),
             signal: exit.and_then(signal_of),
             stderr: self.shared.tail.text(),
@@ -154,7 +154,7 @@ impl Process {
 #[async_trait]
 impl Lifeline for Process {
     /// It waits for half a second at most, and not at all while the connection is open.
-    async fn death(&self) -> Option<Death> {
+    async fn death(&self) -> Option<ServerExit> {
         if self.end.stage() != Stage::Open {
             tokio::select! {
                 () = self.until(|state| state.exit.is_some() && state.silent) => {}

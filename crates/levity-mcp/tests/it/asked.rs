@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use levity_mcp::{ElicitAsk, ElicitReply, Elicitor, ServerConfig, Servers, Wait};
+use levity_mcp::{ElicitAsk, ElicitReply, Elicitor, ServerConfig, Servers, WaitFor};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
@@ -88,7 +88,7 @@ async fn start(person: Silent) -> (Servers, Wire) {
     let servers = Servers::builder().world(world()).server(config).elicitor(person).start().unwrap();
     let mut wire = wires.recv().await.unwrap();
     wire.greet().await;
-    servers.wait(Wait::All).await;
+    servers.wait(WaitFor::All).await;
     (servers, wire)
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_mcp::{
     Browser, Error, ErrorKind, MemoryTokens, OAuth, Server, ServerConfig, ServerState, Servers, TokenStore,
-    Wait,
+    WaitFor,
 };
 use serde_json::json;
 
@@ -55,7 +55,7 @@ fn start(authority: &Authority, oauth: OAuth) -> Servers {
 
 async fn ready(authority: &Authority, oauth: OAuth) -> (Servers, Server) {
     let servers = start(authority, oauth);
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     let server = servers.get("guarded").unwrap();
     (servers, server)
@@ -63,7 +63,7 @@ async fn ready(authority: &Authority, oauth: OAuth) -> (Servers, Server) {
 
 async fn refused(authority: &Authority, oauth: OAuth) -> Error {
     let servers = start(authority, oauth);
-    match servers.wait(Wait::All).await.remove(0).state {
+    match servers.wait(WaitFor::All).await.remove(0).state {
         // Nobody is asked to log in again by itself.
         ServerState::Away { error, retry: None, .. } => error,
         state => panic!("it was not refused: {state:?}"),
@@ -111,7 +111,7 @@ async fn no_limit_runs_out_while_a_person_logs_in() {
         .oauth(OAuth::new().browser(slow.clone()))
         .probe_limit(Duration::from_millis(300));
     let servers = Servers::builder().server(config).start().unwrap();
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     assert_eq!(slow.0.visits(), 1, "the login was begun again");
 }
@@ -471,7 +471,7 @@ async fn workload_token_that_cannot_be_read_is_named() {
     let authority = Authority::start(Quirks::default()).await;
     let oauth = OAuth::new().workload_identity(levity_mcp::TokenFile::new("no-such-folder/token"));
     let servers = start(&authority, oauth);
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     assert!(error.message().contains("identity token of this workload cannot be read"), "{error}");
 }
@@ -519,7 +519,7 @@ async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
                 ServerConfig::http("guarded", authority.url.clone()).oauth(oauth(&person)).retries(0);
             let servers = Servers::builder().server(config).start().unwrap();
             let mut events = servers.events();
-            let status = servers.wait(Wait::All).await;
+            let status = servers.wait(WaitFor::All).await;
             assert!(!status[0].state.is_ready(), "{status:?}");
             shows_no_token(&format!("{status:?}"));
             let error = servers.get("guarded").unwrap().call("read", json!({})).await.unwrap_err();

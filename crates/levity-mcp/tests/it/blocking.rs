@@ -1,6 +1,6 @@
 //! Servers for programs that are not async.
 
-use levity_mcp::{ErrorKind, Servers, Wait, blocking};
+use levity_mcp::{ErrorKind, Servers, WaitFor, blocking};
 use serde_json::json;
 
 use crate::fixture::{Fixture, world};
@@ -10,7 +10,7 @@ fn a_program_that_is_not_async_calls_tools() {
     let fixture = Fixture::echo().tool("say");
     let servers =
         blocking::Servers::start(Servers::builder().world(world()).server(fixture.config("one"))).unwrap();
-    let status = servers.wait(Wait::All).unwrap();
+    let status = servers.wait(WaitFor::All).unwrap();
     assert!(status[0].state.is_ready(), "{status:?}");
     let names: Vec<_> = servers.tools().into_iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["mcp_one_say"]);

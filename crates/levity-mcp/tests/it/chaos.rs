@@ -5,7 +5,7 @@ pub(crate) mod server;
 
 use std::time::Duration;
 
-use levity_mcp::{Error, ErrorKind, Server, ServerConfig, ServerEventKind, ServerState, Servers, Wait};
+use levity_mcp::{Error, ErrorKind, Server, ServerConfig, ServerEventKind, ServerState, Servers, WaitFor};
 use serde_json::{Value, json};
 
 use crate::fixture::world;
@@ -28,7 +28,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 async fn one(config: ServerConfig) -> (Servers, Server) {
     let name = config.name().to_owned();
     let servers = Servers::builder().world(world()).server(config).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     let server = servers.get(&name).unwrap();
     (servers, server)
@@ -180,7 +180,7 @@ async fn odd_answers_lose_nothing() {
 /// Why a server that starts like this is away.
 async fn away(config: ServerConfig) -> String {
     let servers = Servers::builder().world(world()).server(config.retries(0)).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     let tool = within(servers.get("files").unwrap().call("echo", Value::Null)).await.unwrap_err();
     assert!(tool.to_string().contains("`files`"), "{tool}");
@@ -217,7 +217,7 @@ async fn a_flood_on_stderr_becomes_events_and_stops_nobody() {
         }
     };
     assert!(line.starts_with("noise noise"), "{line}");
-    within(servers.wait(Wait::All)).await;
+    within(servers.wait(WaitFor::All)).await;
     assert_eq!(say(&servers.get("files").unwrap(), "echo", "on").await.unwrap(), "on");
     servers.stop().await;
 }
@@ -243,7 +243,7 @@ async fn nothing_is_left_after_stop_drop_and_restart() {
 async fn twenty_servers_at_once() {
     let configs = (0..20).map(|n| chaos(&format!("s{n}"), "serve"));
     let servers = Servers::builder().world(world()).servers(configs).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
     let mut ids = Vec::new();
     for server in servers.all() {

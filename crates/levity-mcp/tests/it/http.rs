@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use levity_core::{Tool, ToolCx, ToolError, ToolSource};
-use levity_mcp::{ServerConfig, ServerEventKind, Servers, Wait};
+use levity_mcp::{ServerConfig, ServerEventKind, Servers, WaitFor};
 use serde_json::{Value, json};
 
 use self::server::{Setup, start};
@@ -24,7 +24,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 
 async fn open(config: ServerConfig) -> Servers {
     let servers = Servers::builder().world(world()).server(config).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     servers
 }
@@ -79,7 +79,7 @@ async fn a_server_that_cannot_be_reached_says_so() {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = ServerConfig::http("it", format!("http://{free}/mcp?key=secret"));
     let servers = Servers::builder().world(world()).server(config).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     let text = format!("{status:?}");
     assert!(text.contains("cannot be reached: Connection refused"), "{text}");
     assert!(!text.contains("secret"), "{text}");
@@ -119,7 +119,7 @@ async fn key_in_an_address_is_in_no_error() {
         ] {
             let config = ServerConfig::http("it", url).retries(1);
             let servers = Servers::builder().world(world()).server(config).start().unwrap();
-            let status = within(servers.wait(Wait::All)).await;
+            let status = within(servers.wait(WaitFor::All)).await;
             let text = format!("{status:?}");
             assert!(!text.contains("secret"), "{answer}: {text}");
             within(servers.stop()).await;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use levity_core::{Progress, Report, Tool as _, ToolCx, ToolSource};
+use levity_core::{Progress, Tool as _, ToolCx, ToolReport, ToolSource};
 use levity_mcp::{
-    AcceptDefaults, Config, ElicitAsk, ElicitReply, Elicitor, ServerConfig, ServerEventKind, Servers, Wait,
+    AcceptDefaults, Config, ElicitAsk, ElicitReply, Elicitor, ServerConfig, ServerEventKind, Servers, WaitFor,
 };
 use serde_json::{Map, Value, json};
 
@@ -40,7 +40,7 @@ async fn open(config: ServerConfig) -> Servers {
 }
 
 async fn ready(servers: Servers) -> Servers {
-    for status in servers.wait(Wait::All).await {
+    for status in servers.wait(WaitFor::All).await {
         assert!(status.state.is_ready(), "{status:?}");
         assert!(status.problems.is_empty(), "{:?}", status.problems);
     }
@@ -137,7 +137,7 @@ async fn everything_asks_and_takes_its_time() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let mut cx = ToolCx::detached();
     cx.progress = Progress::listen(move |report| {
-        if let Report::Text(text) = report {
+        if let ToolReport::Text(text) = report {
             let _ = tell.send(text.to_owned());
         }
     });

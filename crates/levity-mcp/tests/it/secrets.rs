@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use levity_core::ToolCx;
 use levity_mcp::{
-    Config, Enterprise, FileTokens, Inherit, Loopback, MemoryTokens, OAuth, ServerConfig, Servers,
-    TokenStore, Wait,
+    Config, Enterprise, FileTokens, InheritedEnvironment, Loopback, MemoryTokens, OAuth, ServerConfig,
+    Servers, TokenStore, WaitFor,
 };
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,7 +41,7 @@ fn at(name: &str, host: &str) -> ServerConfig {
 #[tokio::test]
 async fn settings_and_stores_show_none() {
     let program = ServerConfig::stdio("p", "cat").arg(CANARY).env("KEY", CANARY);
-    let program = program.inherit(Inherit::Named(vec!["TOKEN".to_owned()]));
+    let program = program.inherit(InheritedEnvironment::Named(vec!["TOKEN".to_owned()]));
     let web = at("w", "h.example").oauth(oauth());
     let older = ServerConfig::sse("o", address("h.example")).header("X-Key", CANARY).oauth(oauth());
     for server in [&program, &web, &older] {
@@ -126,7 +126,7 @@ async fn servers_that_fail_show_none() {
     let program = ServerConfig::stdio("p", "/no/such/program").arg(CANARY).env("KEY", CANARY).retries(0);
     let servers = builder.server(program).start().unwrap();
     let mut events = servers.events();
-    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(Wait::All)).await.unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(WaitFor::All)).await.unwrap();
     for status in &status {
         assert!(!status.state.is_ready(), "{status:?}");
         check(&format!("{status:?} {}", status.state));
@@ -205,7 +205,7 @@ async fn servers_that_repeat_their_settings_in_errors_show_none() {
         builder = builder.server(server.clone().retries(0));
     }
     let servers = builder.start().unwrap();
-    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(Wait::All)).await.unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(WaitFor::All)).await.unwrap();
     for status in &status {
         check(&format!("{status:?} {}", status.state));
         if &*status.name == "works" {
@@ -261,7 +261,7 @@ async fn servers_that_repeat_their_settings_in_events_show_none() {
         builder = builder.server(server.env("DATABASE_URL", url).env("PAD", pad.to_string()).retries(0));
     }
     let servers = builder.start().unwrap();
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
     let mut events = servers.events();
     // A part of the key is as bad as all of it.

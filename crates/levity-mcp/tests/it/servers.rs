@@ -7,7 +7,7 @@ use std::time::Duration;
 use levity_core::{ContextAsk, ContextSource as _, Tool, ToolCx, ToolSource};
 use levity_mcp::{
     ElicitAsk, ElicitReply, Elicitor, ErrorKind, ModelSampler, Server, ServerConfig, ServerEventKind,
-    ServerState, Servers, Wait,
+    ServerState, Servers, WaitFor,
 };
 use levity_test::{ManualWorld, ScriptedModel};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
 /// One server that is ready, by the name `one`.
 async fn one(config: ServerConfig) -> (Servers, Server) {
     let servers = Servers::builder().world(world()).server(config).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     let server = servers.get("one").unwrap();
     (servers, server)
@@ -63,7 +63,7 @@ async fn tools_of_two_servers_are_called() {
         .server(two.config("two"))
         .start()
         .unwrap();
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
     let names: Vec<_> = servers.tools().iter().map(|tool| tool.spec().name.clone()).collect();
     assert_eq!(names, ["mcp_one_say", "mcp_one_sing", "mcp_two_say"]);
@@ -79,7 +79,7 @@ async fn changed_tools_are_followed() {
     let fixture = Fixture::echo().tool("say");
     let servers = Servers::builder().world(world()).server(fixture.config("one")).start().unwrap();
     let mut events = servers.events();
-    servers.wait(Wait::All).await;
+    servers.wait(WaitFor::All).await;
     let before = servers.version();
     fixture.change(|tools| tools[0].name = "sing".into()).await;
     loop {
@@ -121,10 +121,10 @@ async fn who_waits_waits_for_what_was_said() {
         .server(hung.config)
         .server(Fixture::echo().config("off").disabled());
     let servers = builder.server(Fixture::echo().tool("say").config("one")).start().unwrap();
-    let status = within(servers.wait(Wait::named(["one", "unknown"]))).await;
+    let status = within(servers.wait(WaitFor::named(["one", "unknown"]))).await;
     assert!(status.len() == 1 && status[0].state.is_ready(), "{status:?}");
-    assert!(servers.wait(Wait::None).await.is_empty());
-    let mut all = std::pin::pin!(servers.wait(Wait::All));
+    assert!(servers.wait(WaitFor::None).await.is_empty());
+    let mut all = std::pin::pin!(servers.wait(WaitFor::All));
     assert!(futures_util::poll!(&mut all).is_pending(), "one is not there yet");
     servers.stop().await;
     let states: Vec<_> = within(all).await.into_iter().map(|status| status.state.to_string()).collect();
@@ -213,7 +213,7 @@ async fn an_agent_may_have_the_tools_of_some_servers() {
     let build = |name| Fixture::echo().tool("say").config(name);
     let servers =
         Servers::builder().world(world()).server(build("one")).server(build("two")).start().unwrap();
-    within(servers.wait(Wait::All)).await;
+    within(servers.wait(WaitFor::All)).await;
     let some = servers.only(["two"]);
     assert_eq!(names(&some), ["mcp_two_say"]);
     assert_eq!(some.part("mcp_two_say").as_deref(), Some("two"));
@@ -227,7 +227,7 @@ async fn helpers_show_the_servers_and_their_tools() {
     let builder =
         Servers::builder().world(world()).server(Fixture::echo().tool("say").config("one")).server(off);
     let servers = builder.start().unwrap();
-    within(servers.wait(Wait::All)).await;
+    within(servers.wait(WaitFor::All)).await;
     let helpers = servers.helper_tools();
     let shown = use_tool(&helpers, "list_mcp_servers", json!({})).await.unwrap();
     assert_eq!(
@@ -318,7 +318,7 @@ async fn a_model_replies_to_a_server() {
     let builder =
         Servers::builder().world(world()).server(raw.config).sampler(ModelSampler::new(Arc::new(model)));
     let servers = builder.start().unwrap();
-    within(servers.wait(Wait::All)).await;
+    within(servers.wait(WaitFor::All)).await;
     let told = within(servers.get("one").unwrap().call("say", json!({}))).await.unwrap();
     assert!(told.as_text().contains("At 04:12."), "{told:?}");
     servers.stop().await;
@@ -343,7 +343,7 @@ async fn a_call_is_not_idle_while_somebody_thinks_about_an_answer() {
     let config = raw.config.idle_limit(Duration::from_millis(200));
     let builder = Servers::builder().world(world()).server(config).elicitor(Slow(Duration::from_millis(700)));
     let servers = builder.start().unwrap();
-    within(servers.wait(Wait::All)).await;
+    within(servers.wait(WaitFor::All)).await;
     let told = within(servers.get("one").unwrap().call("say", json!({}))).await.unwrap();
     assert!(told.as_text().contains("decline"), "{told:?}");
     servers.stop().await;
@@ -372,7 +372,7 @@ async fn questions_that_nobody_answers_end_with_the_time_of_the_call() {
     let config = raw.config.call_limit(Duration::from_millis(300));
     let builder = Servers::builder().world(world()).server(config).elicitor(Slow(Duration::from_secs(3600)));
     let servers = builder.start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     assert_eq!(status[0].protocol.as_deref(), Some("2026-07-28"), "{status:?}");
     let server = servers.get("one").unwrap();
     let error = within(server.call("say", json!({}))).await.unwrap_err();
@@ -495,7 +495,7 @@ async fn servers_are_stopped_once_however_often_it_is_asked_for() {
     let builder = Servers::builder().world(world()).server(raw.config.clone());
     let servers = builder.server(Fixture::echo().tool("say").config("one")).start().unwrap();
     hear(&mut raw, "server/discover").await;
-    within(servers.wait(Wait::named(["one"]))).await;
+    within(servers.wait(WaitFor::named(["one"]))).await;
     let mut events = servers.events();
     let server = servers.get("one").unwrap();
     within(async { tokio::join!(servers.stop(), servers.stop()) }).await;
@@ -540,7 +540,7 @@ fn nobody_waits_for_servers_whose_runtime_is_gone() {
         servers
     });
     drop(first);
-    let status = runtime().block_on(within(servers.wait(Wait::All)));
+    let status = runtime().block_on(within(servers.wait(WaitFor::All)));
     assert!(matches!(status[0].state, ServerState::Stopped), "{status:?}");
 }
 
@@ -548,7 +548,7 @@ fn nobody_waits_for_servers_whose_runtime_is_gone() {
 async fn what_opens_a_pipe_may_panic() {
     let config = ServerConfig::in_process("one", || panic!("on purpose")).retries(0);
     let servers = Servers::builder().world(world()).server(config).start().unwrap();
-    let status = within(servers.wait(Wait::All)).await;
+    let status = within(servers.wait(WaitFor::All)).await;
     let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
     assert!(error.to_string().contains("what opens its pipe panicked"), "{error}");
 }

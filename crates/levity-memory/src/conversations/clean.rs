@@ -10,15 +10,15 @@ const PAGE: usize = 200;
 /// What a clean-up did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cleaned {
+pub struct MemoryCleanup {
     /// So many conversations were removed.
     pub removed: u64,
     /// So many should have been and could not be; they are as they were.
     pub failed: u64,
 }
 
-pub(super) async fn clean_up(conversations: &Conversations) -> Result<Cleaned, MemoryError> {
-    let mut cleaned = Cleaned::default();
+pub(super) async fn clean_up(conversations: &Conversations) -> Result<MemoryCleanup, MemoryError> {
+    let mut cleaned = MemoryCleanup::default();
     let Some(moment) = conversations.deadline() else { return Ok(cleaned) };
     let mut query = ConversationQuery::new().unchanged_since(moment).limit(PAGE);
     loop {

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use levity_core::{Change, ConversationId, Lease, MemoryError, Remembered, Timestamp};
+use levity_core::{ConversationChange, ConversationId, Lease, MemoryError, Remembered, Timestamp};
 
 use super::{Conversations, Turn};
 
@@ -34,7 +34,7 @@ impl Open {
     ///
     /// # Errors
     /// What the store fails with.
-    pub async fn save(&self, mut change: Change) -> Result<(), MemoryError> {
+    pub async fn save(&self, mut change: ConversationChange) -> Result<(), MemoryError> {
         if change.when == Timestamp::default() {
             change.when = self.conversations.world.now();
         }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Digest, MemoryError, MemoryErrorKind,
-    Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Digest, MemoryError,
+    MemoryErrorKind, Timestamp,
 };
 
 use super::cache::{Cache, Known};
@@ -147,7 +147,7 @@ impl Folder {
         Ok(self.find(id, &spot)?.map(|known| look(&known.kept)).unwrap_or_default())
     }
 
-    pub(super) fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    pub(super) fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         self.change(id, |kept| {
             let changed = kept.save(id, change)?;
             if changed {

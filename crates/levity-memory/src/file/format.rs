@@ -1,8 +1,8 @@
 //! One conversation as one JSON document: `{"summary": "..", "history": [..]}`, with what else has to be known before.
 
 use levity_core::{
-    Change, ConversationId, ConversationInfo, MemoryError, MemoryErrorKind, Message, Part, Role, Summary,
-    Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, MemoryError, MemoryErrorKind, Message, Part, Role,
+    Summary, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +122,7 @@ fn to_json(value: &impl Serialize) -> Result<Vec<u8>, MemoryError> {
 }
 
 /// Checks that new messages can be read again.
-pub(super) fn check(id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+pub(super) fn check(id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
     (change.at..).zip(&change.messages).try_for_each(|(at, message)| json::check(id, at, message))
 }
 

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use levity_core::{Change, ConversationId, MemoryError, Message};
+use levity_core::{ConversationChange, ConversationId, MemoryError, Message};
 
 use super::head::{Head, damaged};
 use crate::json;
@@ -54,7 +54,7 @@ pub(super) fn write(
     id: &ConversationId,
     prefix: &str,
     head: &Head,
-    change: &Change,
+    change: &ConversationChange,
     max_bytes: usize,
 ) -> Result<Vec<(String, Vec<u8>)>, MemoryError> {
     let mut values = Vec::new();

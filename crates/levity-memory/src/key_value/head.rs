@@ -1,6 +1,6 @@
 //! The head of a conversation: the one value by which every change becomes visible.
 
-use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Summary, Timestamp};
+use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Summary, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::file::name;
@@ -62,7 +62,7 @@ impl Head {
     }
 
     /// Returns the head after a change at the end of the conversation.
-    pub(super) fn after(&self, change: &Change) -> Self {
+    pub(super) fn after(&self, change: &ConversationChange) -> Self {
         let mut head = self.clone();
         head.end = change.end();
         head.save += u64::from(!change.messages.is_empty());

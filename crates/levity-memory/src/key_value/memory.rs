@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
-    MemoryStore, Message, Remembered, Timestamp, World,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
+    MemoryErrorKind, MemoryStore, Message, Remembered, Timestamp, World,
 };
 use levity_system::SystemWorld;
 
@@ -301,7 +301,12 @@ impl KeyValueMemory {
     }
 
     /// Accepts a save that was made before: its messages are at their positions.
-    async fn compare(&self, id: &ConversationId, change: &Change, end: u64) -> Result<(), MemoryError> {
+    async fn compare(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+        end: u64,
+    ) -> Result<(), MemoryError> {
         let view = self.view(id, |head| change.at.max(head.first)..change.end()).await?;
         let made = |view: View| whole(change.at.max(view.head.first), view.messages).has(change);
         if view.is_some_and(made) { Ok(()) } else { Err(MemoryError::moved(id, change.at, end)) }
@@ -357,7 +362,7 @@ impl MemoryStore for KeyValueMemory {
         Ok(self.view(id, wanted).await?.map(|view| view.messages).unwrap_or_default())
     }
 
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         let token = self.holds.token(id);
         // The generation and number under which the chunks are written already.
         let mut written: Option<(u64, u64)> = None;

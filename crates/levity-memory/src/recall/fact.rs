@@ -56,7 +56,7 @@ pub struct Recalled {
 /// What came of keeping a fact.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Noted {
+pub struct SavedFact {
     /// Which fact it is.
     pub id: FactId,
     /// Whether there was none like it; otherwise its date and its source were brought up to date.
@@ -70,7 +70,7 @@ pub struct Noted {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Found {
+pub struct RecallResult {
     /// The facts, best first.
     pub facts: Vec<Recalled>,
     /// Why they were looked for by words only, although there is an embedder.
@@ -82,7 +82,7 @@ pub struct Found {
 /// What came of giving facts their vectors.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Filled {
+pub struct EmbeddingReport {
     /// How many facts got one.
     pub facts: usize,
     /// Why the others got none.

@@ -10,7 +10,7 @@ use levity_core::{
     Embedded, Embedder, MemoryError, ModelError, ModelErrorKind, Purpose, Timestamp, Usage, World,
 };
 
-use super::{FactId, File, Filled, Recall, Scope, rows, vectors, words};
+use super::{EmbeddingReport, FactId, File, Recall, Scope, rows, vectors, words};
 
 /// How long an embedder may take.
 const TIME: Duration = Duration::from_secs(20);
@@ -190,8 +190,8 @@ impl Recall {
     ///
     /// # Errors
     /// When the file cannot be read or written.
-    pub async fn embed_missing(&self) -> Result<Filled, MemoryError> {
-        let mut filled = Filled::default();
+    pub async fn embed_missing(&self) -> Result<EmbeddingReport, MemoryError> {
+        let mut filled = EmbeddingReport::default();
         let Some(meaning) = &self.meaning else { return Ok(filled) };
         let mut after = 0;
         loop {
@@ -212,7 +212,7 @@ impl Recall {
                         vectors.into_iter().find_map(|(_, vector)| vector.err()).or(filled.failed);
                     add(&mut filled.usage, usage);
                 }
-                Err(error) => return Ok(Filled { failed: Some(error), ..filled }),
+                Err(error) => return Ok(EmbeddingReport { failed: Some(error), ..filled }),
             }
         }
     }

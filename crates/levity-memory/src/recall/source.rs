@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts, MemoryErrorKind};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, MemoryErrorKind};
 
 use super::{Recall, Recalled, Scope};
 
@@ -69,7 +69,7 @@ impl ContextSource for RecallContext {
         if room <= HEAD.len() || ask.goal.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let block = |text| ContextBlock::new(self.name.clone(), text).lasting(Lasts::Run);
+        let block = |text| ContextBlock::new(self.name.clone(), text).lasting(ContextLifetime::Run);
         let found = match self.recall.recall(&self.scopes, &ask.goal, FACTS).await {
             Ok(found) => found,
             Err(error) if error.kind() == MemoryErrorKind::Refused => {

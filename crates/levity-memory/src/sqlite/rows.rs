@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Message, Timestamp};
+use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Message, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::index;
@@ -118,7 +118,11 @@ pub(super) fn position(place: i64) -> u64 {
     natural(place) & (POSITIONS - 1)
 }
 
-pub(super) fn save(connection: &Connection, id: &ConversationId, change: &Change) -> Result<(), Fault> {
+pub(super) fn save(
+    connection: &Connection,
+    id: &ConversationId,
+    change: &ConversationChange,
+) -> Result<(), Fault> {
     let row = find(connection, id)?;
     let (end, upto) = row.as_ref().map_or((0, None), |row| (row.next, row.upto));
     match judge(id, end, upto, change)? {
@@ -140,7 +144,7 @@ pub(super) fn save(connection: &Connection, id: &ConversationId, change: &Change
     Ok(())
 }
 
-fn check(id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+fn check(id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
     check_id(id)?;
     let long = change.summary.as_ref().is_some_and(|summary| summary.text.len() > LONGEST);
     if long || change.end() >= POSITIONS {
@@ -173,7 +177,7 @@ fn write_row(
     connection: &Connection,
     id: &ConversationId,
     row: Option<&Row>,
-    change: &Change,
+    change: &ConversationChange,
 ) -> Result<i64, Fault> {
     let (next, when) = (signed(change.end()), signed(change.when.as_millis()));
     let summary = change.summary.as_ref().map(|summary| (signed(summary.upto), &*summary.text));
@@ -200,7 +204,7 @@ fn has(
     connection: &Connection,
     id: &ConversationId,
     row: Option<&Row>,
-    change: &Change,
+    change: &ConversationChange,
 ) -> Result<bool, Fault> {
     let Some(row) = row else { return Ok(false) };
     let start = change.at.max(row.first);

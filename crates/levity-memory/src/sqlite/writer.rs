@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use levity_core::{Change, ConversationId, MemoryError, MemoryErrorKind, Timestamp};
+use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::desk::Desk;
@@ -17,7 +17,7 @@ const ROOM: usize = 1_024;
 pub(super) enum Work {
     Save {
         id: ConversationId,
-        change: Change,
+        change: ConversationChange,
         reply: Reply<()>,
     },
     Trim {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use levity_core::{Message, Role};
 
 use super::cut::NOTE;
-use super::{Counter, View, Window};
+use super::{Counter, Window, WindowView};
 
 /// What a result may have, in tokens, once it is shortened.
 const SHORT: u64 = 256;
@@ -13,9 +13,9 @@ const SHORT: u64 = 256;
 /// What fits, when not everything does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fit {
+pub struct WindowFit {
     /// What is shown from now on. Its summary is still the old one.
-    pub view: View,
+    pub view: WindowView,
     /// Whether it has no more tokens than it may; see [`Shown::fits`](crate::Shown::fits).
     pub fits: bool,
 }
@@ -44,9 +44,9 @@ impl Window {
         messages: &[Arc<Message>],
         task: usize,
         pins: &[usize],
-        view: &View,
+        view: &WindowView,
         counter: &Counter,
-    ) -> Option<Fit> {
+    ) -> Option<WindowFit> {
         self.fit_to(messages, task, pins, view, counter, true)
     }
 
@@ -56,10 +56,10 @@ impl Window {
         messages: &[Arc<Message>],
         task: usize,
         pins: &[usize],
-        view: &View,
+        view: &WindowView,
         counter: &Counter,
         ahead: bool,
-    ) -> Option<Fit> {
+    ) -> Option<WindowFit> {
         let room = self.max_tokens().map_or(u64::MAX, |tokens| counter.room(tokens));
         let sight = Sight {
             messages,
@@ -76,7 +76,7 @@ impl Window {
         let shorter = if too_many { None } else { sight.shorten(view) };
         let view = shorter.unwrap_or_else(|| sight.squeeze(sight.fold(view)));
         let fits = sight.fits(&view);
-        Some(Fit { view, fits })
+        Some(WindowFit { view, fits })
     }
 }
 
@@ -94,7 +94,7 @@ impl Sight<'_> {
         if answers { last - 1 } else { last }
     }
 
-    fn size(&self, view: &View, at: usize) -> u64 {
+    fn size(&self, view: &WindowView, at: usize) -> u64 {
         let Some(message) = self.messages.get(at) else { return 0 };
         match view.limits.contains_key(&at) {
             true => view.shown_message(message, at).tokens(),
@@ -102,17 +102,17 @@ impl Sight<'_> {
         }
     }
 
-    fn head(&self, view: &View) -> u64 {
+    fn head(&self, view: &WindowView) -> u64 {
         view.head(self.messages, self.pins).iter().map(|message| message.tokens()).sum()
     }
 
     /// Whether all that is shown fits; looks at no more than there is room for.
-    fn fits(&self, view: &View) -> bool {
+    fn fits(&self, view: &WindowView) -> bool {
         self.total(view).is_some_and(|total| total <= self.room)
     }
 
     /// How much is shown; `None` when that is more than there is room for.
-    fn total(&self, view: &View) -> Option<u64> {
+    fn total(&self, view: &WindowView) -> Option<u64> {
         let mut total = self.head(view);
         for at in (view.start..self.messages.len()).rev() {
             if view.limits.get(&at) == Some(&0) && self.messages[at].role == Role::Tool {
@@ -127,7 +127,7 @@ impl Sight<'_> {
     }
 
     /// Shortens old results, the oldest first, until enough is gained; `None` when that is not enough.
-    fn shorten(&self, view: &View) -> Option<View> {
+    fn shorten(&self, view: &WindowView) -> Option<WindowView> {
         let mut shorter = view.clone();
         let mut total = self.head(view);
         let last = self.step(self.messages.len());
@@ -148,7 +148,7 @@ impl Sight<'_> {
     }
 
     /// Gives back what they had to those that need not be shortened, the newest first, when so much is shown.
-    fn give_back(&self, before: &View, shorter: &mut View, mut total: u64) {
+    fn give_back(&self, before: &WindowView, shorter: &mut WindowView, mut total: u64) {
         for at in shorter.limits.keys().rev().copied().collect::<Vec<_>>() {
             if before.limits.contains_key(&at) {
                 continue;
@@ -163,7 +163,7 @@ impl Sight<'_> {
     }
 
     /// Limits the results at a place, if they are long.
-    fn shorten_one(&self, view: &mut View, at: usize) {
+    fn shorten_one(&self, view: &mut WindowView, at: usize) {
         let message = &self.messages[at];
         if message.role == Role::Tool && message.tokens() > SHORT * 2 {
             view.limits.entry(at).or_insert(SHORT);
@@ -171,7 +171,7 @@ impl Sight<'_> {
     }
 
     /// Keeps the last steps that fit, with old results shortened.
-    fn fold(&self, view: &View) -> View {
+    fn fold(&self, view: &WindowView) -> WindowView {
         let mut kept = view.clone();
         let mut start = self.messages.len();
         let mut total = self.head(view);
@@ -210,7 +210,7 @@ impl Sight<'_> {
     }
 
     /// Makes what is left fit, when one step alone is too long.
-    fn squeeze(&self, mut view: View) -> View {
+    fn squeeze(&self, mut view: WindowView) -> WindowView {
         if self.fits(&view) {
             return view;
         }
@@ -232,7 +232,7 @@ impl Sight<'_> {
     }
 
     /// Limits what is shown of the last step to `left`, of which its results or its text have `share`.
-    fn limit_to(&self, view: &mut View, share: u64, left: u64) {
+    fn limit_to(&self, view: &mut WindowView, share: u64, left: u64) {
         let calls: u64 = (view.start..self.messages.len())
             .filter(|at| self.messages[*at].role != Role::Tool)
             .filter(|at| self.messages[*at].calls().next().is_some())
@@ -253,7 +253,7 @@ impl Sight<'_> {
     }
 
     /// Shows nothing of the last step but that it was there.
-    fn leave_out(&self, view: &mut View) {
+    fn leave_out(&self, view: &mut WindowView) {
         for at in view.start..self.messages.len() {
             let message = &self.messages[at];
             let limit =

@@ -1,18 +1,18 @@
 use std::sync::Arc;
 
 use levity_core::{
-    History, Message, Opaque, Part, Response, Role, ToolCall, ToolError, ToolOutput, ToolResult,
+    History, Message, Part, ProviderState, Response, Role, ToolCall, ToolError, ToolOutput, ToolResult,
     estimate_tokens,
 };
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Counter, View, Window};
+use super::{Counter, Window, WindowView};
 
 fn call(n: usize, args: &str, answer: &str) -> [Arc<Message>; 2] {
     let call = ToolCall::new(format!("c{n}"), "look", json!({"at": args}));
     let mut thought = Part::thinking("hm");
-    thought.set_opaque(Opaque::new("test", json!({"signature": "c2ln"})));
+    thought.set_opaque(ProviderState::new("test", json!({"signature": "c2ln"})));
     let result = ToolResult::new(&call, Ok(ToolOutput::text(answer)));
     [
         Arc::new(Message::new(Role::Assistant, [thought, Part::ToolCall(call)])),
@@ -72,7 +72,7 @@ fn long_results_are_shortened_before_anything_leaves() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
     (0..4).for_each(|n| messages.extend(call(n, "x", &words(1_000))));
     let window = Window::new().all_messages().tokens(4_000);
-    let fit = window.fit(&messages, 0, &[0], &View::default(), &Counter::new()).unwrap();
+    let fit = window.fit(&messages, 0, &[0], &WindowView::default(), &Counter::new()).unwrap();
     assert!(fit.fits);
     assert_eq!((fit.view.start(), fit.view.shortened()), (0, 3));
     let shown = fit.view.show(&messages, &[0], "read_result");
@@ -94,7 +94,7 @@ fn results_stay_whole_where_there_is_room_when_others_leave() {
     messages.extend(call(1, "x", &words(2_000)));
     messages.push(Message::user("and now?").into());
     let window = Window::new().tokens(50_000).messages(8);
-    let fit = window.fit(&messages, messages.len(), &[], &View::default(), &Counter::new()).unwrap();
+    let fit = window.fit(&messages, messages.len(), &[], &WindowView::default(), &Counter::new()).unwrap();
     assert_eq!((fit.view.start(), fit.view.shortened()), (9, 0));
 }
 
@@ -103,7 +103,7 @@ fn a_task_is_pinned_when_it_has_left() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("the task").into()];
     (0..40).for_each(|n| messages.extend(call(n, &words(60), "y")));
     let window = Window::new().tokens(1_500);
-    let fit = window.fit(&messages, 0, &[0], &View::default(), &Counter::new()).unwrap();
+    let fit = window.fit(&messages, 0, &[0], &WindowView::default(), &Counter::new()).unwrap();
     let view = fit.view.with_summary(Some("Looked around.".into()));
     assert!(fit.fits && view.start() > 0);
     let shown = view.show(&messages, &[0], "");
@@ -116,7 +116,7 @@ fn a_task_is_pinned_when_it_has_left() {
 fn one_step_that_is_too_long_is_cut() {
     let check = |messages: Vec<Arc<Message>>, pins: &[usize]| {
         let window = Window::new().tokens(1_000);
-        let fit = window.fit(&messages, 0, pins, &View::default(), &Counter::new()).unwrap();
+        let fit = window.fit(&messages, 0, pins, &WindowView::default(), &Counter::new()).unwrap();
         let shown = fit.view.show(&messages, pins, "read_result");
         assert!(fit.fits && shown.tokens() <= 1_000, "{}: {shown:?}", shown.tokens());
         shown
@@ -277,7 +277,7 @@ proptest! {
         let mut window = Window::new().tokens(tokens);
         window = match most { Some(most) => window.messages(most), None => window.all_messages() };
         let counter = Counter::new().beside(beside);
-        let view = View::new(summary.map(Into::into));
+        let view = WindowView::new(summary.map(Into::into));
         let fit = window.fit(messages, task, &pins, &view, &counter);
         let (now, fits) = fit.map_or((view, true), |fit| (fit.view, fit.fits));
         let shown = now.show(messages, &pins, "read_result");

@@ -10,7 +10,7 @@ use super::cut;
 ///
 /// [`Window::fit`](crate::Window::fit) makes one that fits; messages that come later are shown as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct View {
+pub struct WindowView {
     /// The first message that is shown as it is.
     pub(super) start: usize,
     /// What stands for all before it.
@@ -22,7 +22,7 @@ pub struct View {
     pub(super) header: Option<u64>,
 }
 
-impl View {
+impl WindowView {
     /// Everything, after a summary of what was before.
     pub fn new(summary: Option<Arc<str>>) -> Self {
         Self { summary, ..Self::default() }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use levity_core::{Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Summary};
+use levity_core::{ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Message, Summary};
 #[cfg(feature = "sqlite")]
 use levity_memory::SqliteMemory;
 use levity_memory::{Conversations, Durability, FileMemory, KeyValueMemory};
@@ -114,7 +114,10 @@ async fn write(store: Arc<dyn MemoryStore>) {
     loop {
         let number = end / BATCH;
         let summary = Summary::new(format!("up to {number}"), end);
-        store.save(&id, &Change::at(end).with_messages(batch(number)).with_summary(summary)).await.unwrap();
+        store
+            .save(&id, &ConversationChange::at(end).with_messages(batch(number)).with_summary(summary))
+            .await
+            .unwrap();
         println!("saved {number}");
         end += BATCH;
         if number.is_multiple_of(4) {
@@ -123,7 +126,7 @@ async fn write(store: Arc<dyn MemoryStore>) {
         if number.is_multiple_of(5) {
             store.search(&id, "message", 1).await.unwrap();
             let at = store.load(&other, 0).await.unwrap().end;
-            store.save(&other, &Change::at(at).with_messages(batch(0))).await.unwrap();
+            store.save(&other, &ConversationChange::at(at).with_messages(batch(0))).await.unwrap();
             store.forget(&other).await.unwrap();
         }
     }
@@ -149,7 +152,7 @@ pub(crate) async fn race(store: &dyn MemoryStore, times: u64) {
     for number in 0..times {
         loop {
             let end = store.load(&id, 0).await.unwrap().end;
-            match store.save(&id, &Change::at(end).with_messages(own(number))).await {
+            match store.save(&id, &ConversationChange::at(end).with_messages(own(number))).await {
                 Ok(()) => break,
                 Err(error) => assert_eq!(error.kind(), MemoryErrorKind::Moved, "{error}"),
             }
@@ -167,7 +170,7 @@ pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
         for part in 0..2 {
             let text = format!("{} {number}", std::process::id());
             let at = end + part;
-            open.save(Change::at(at).with_messages([Message::user(text)])).await.unwrap();
+            open.save(ConversationChange::at(at).with_messages([Message::user(text)])).await.unwrap();
         }
     }
     // A store may let go in the background, and does so before the process ends.

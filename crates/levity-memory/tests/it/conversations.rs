@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, MemoryStore, Message, Part,
-    Role, Summary, ToolCall, ToolOutput, ToolResult, World,
+    ConversationChange, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, MemoryStore,
+    Message, Part, Role, Summary, ToolCall, ToolOutput, ToolResult, World,
 };
 use levity_memory::{Conversations, InMemory, Sessions};
 use levity_test::ManualWorld;
@@ -32,7 +32,7 @@ async fn what_was_saved_is_there_when_it_is_opened_again() {
     let mut open = conversations.open(&id, 10).await.unwrap();
     assert_eq!(open.take().end, 0);
     assert_eq!(open.id(), &id);
-    open.save(Change::at(0).with_messages(texts(20))).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(texts(20))).await.unwrap();
     drop(open);
     let open = conversations.open(&id, 10).await.unwrap();
     assert_eq!((open.remembered().messages.len(), open.remembered().end), (10, 20));
@@ -50,7 +50,7 @@ async fn runs_of_one_conversation_follow_one_another_in_order() {
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
-        open.save(Change::at(at).with_messages(texts(2))).await.unwrap();
+        open.save(ConversationChange::at(at).with_messages(texts(2))).await.unwrap();
         order.lock().await.push(number);
     };
     futures_util::future::join_all((0..50).map(run)).await;
@@ -98,9 +98,11 @@ async fn one_that_was_not_changed_for_long_is_empty_and_gone() {
     let (id, other) = (conversations.new_id(), conversations.new_id());
     for id in [&id, &other] {
         let open = conversations.open(id, 0).await.unwrap();
-        open.save(Change::at(0).with_messages(texts(3)).with_summary(Summary::new("They met.", 1)))
-            .await
-            .unwrap();
+        open.save(
+            ConversationChange::at(0).with_messages(texts(3)).with_summary(Summary::new("They met.", 1)),
+        )
+        .await
+        .unwrap();
     }
     world.advance(30 * DAY);
     assert_eq!(conversations.open(&id, 10).await.unwrap().remembered().end, 3, "not yet");
@@ -109,7 +111,7 @@ async fn one_that_was_not_changed_for_long_is_empty_and_gone() {
     let open = conversations.open(&id, 10).await.unwrap();
     assert_eq!(*open.remembered(), Default::default());
     assert_eq!(store.load(&id, 10).await.unwrap(), Default::default());
-    open.save(Change::at(0).with_messages(texts(1))).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(texts(1))).await.unwrap();
     drop(open);
     let open = conversations.open(&other, 10).await;
     assert_eq!(conversations.clean_up().await.unwrap().removed, 0, "it is open, and was removed by that");
@@ -122,10 +124,10 @@ async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
     let (store, world, conversations) = setup();
     for number in 0..500 {
         let open = conversations.open(&format!("{number}").into(), 0).await.unwrap();
-        open.save(Change::at(0).with_messages(texts(1))).await.unwrap();
+        open.save(ConversationChange::at(0).with_messages(texts(1))).await.unwrap();
         world.advance(Duration::from_secs(1));
     }
-    store.save(&"undated".into(), &Change::at(0).with_messages(texts(1))).await.unwrap();
+    store.save(&"undated".into(), &ConversationChange::at(0).with_messages(texts(1))).await.unwrap();
     let open = conversations.open(&"7".into(), 1).await.unwrap();
     world.set(ManualWorld::START.after(30 * DAY + Duration::from_secs(400)));
     let page = conversations.list(&ConversationQuery::new().limit(3)).await.unwrap();
@@ -157,9 +159,11 @@ async fn a_long_history_is_bounded() {
     let end = async |count: usize, upto: u64| {
         let open = conversations.open(&id, 0).await.unwrap();
         let at = open.remembered().end;
-        open.save(Change::at(at).with_messages(texts(count)).with_summary(Summary::new("…", upto)))
-            .await
-            .unwrap();
+        open.save(
+            ConversationChange::at(at).with_messages(texts(count)).with_summary(Summary::new("…", upto)),
+        )
+        .await
+        .unwrap();
         drop(open);
         let open = conversations.open(&id, 100).await.unwrap();
         drop(open);
@@ -177,7 +181,7 @@ async fn what_is_trimmed_when_it_is_opened_is_not_shown() {
     let conversations = conversations.max_messages(10);
     let id = conversations.new_id();
     let open = conversations.open(&id, 0).await.unwrap();
-    open.save(Change::at(0).with_messages(texts(40))).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(texts(40))).await.unwrap();
     drop(open);
     for _ in 0..2 {
         let open = conversations.open(&id, 100).await.unwrap();
@@ -233,7 +237,7 @@ async fn what_is_loaded_begins_with_no_orphan() {
         Message::assistant("7"),
     ];
     let open = conversations.open(&id, 0).await.unwrap();
-    open.save(Change::at(0).with_messages(messages)).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(messages)).await.unwrap();
     drop(open);
     for (limit, expected) in [(1, 1), (2, 1), (3, 3), (4, 4)] {
         let open = conversations.open(&id, limit).await.unwrap();
@@ -255,7 +259,7 @@ async fn a_thousand_conversations_at_once() {
             let open = conversations.open(&format!("{}", number % 1_000).into(), 10).await.unwrap();
             let at = open.remembered().end;
             tokio::task::yield_now().await;
-            open.save(Change::at(at).with_messages(texts(3))).await.unwrap();
+            open.save(ConversationChange::at(at).with_messages(texts(3))).await.unwrap();
         });
     }
     while let Some(done) = tasks.join_next().await {

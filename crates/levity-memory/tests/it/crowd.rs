@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use levity_core::{Change, ConversationId, ConversationQuery, MemoryStore, Message};
+use levity_core::{ConversationChange, ConversationId, ConversationQuery, MemoryStore, Message};
 use levity_memory::{Conversations, KeyValueMemory};
 use tokio::task::JoinSet;
 
@@ -76,7 +76,7 @@ async fn thousand(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
             let open = conversations.open(&id, 10).await.unwrap();
             for at in 0..2 {
                 let message = Message::user(format!("{number} {at}"));
-                open.save(Change::at(at).with_messages([message])).await.unwrap();
+                open.save(ConversationChange::at(at).with_messages([message])).await.unwrap();
             }
             open
         });
@@ -121,7 +121,7 @@ async fn given_up(kind: Kind) {
     let id = ConversationId::new("a");
     for number in 0..100 {
         let open = conversations.open(&id, 0).await.unwrap();
-        let change = Change::at(open.remembered().end).with_messages(batch(number));
+        let change = ConversationChange::at(open.remembered().end).with_messages(batch(number));
         {
             let mut save = std::pin::pin!(open.save(change));
             let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -130,7 +130,7 @@ async fn given_up(kind: Kind) {
         }
         drop(open);
         let open = conversations.open(&id, 0).await.unwrap();
-        let change = Change::at(open.remembered().end).with_messages([Message::user("next")]);
+        let change = ConversationChange::at(open.remembered().end).with_messages([Message::user("next")]);
         open.save(change).await.unwrap();
     }
 }

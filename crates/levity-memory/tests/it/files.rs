@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levity_core::{
-    Change, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message, Part, Role,
-    Summary, Timestamp, ToolCall, ToolOutput, ToolResult,
+    ConversationChange, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message,
+    Part, Role, Summary, Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_memory::FileMemory;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn a_file_of_summary_and_history_is_read() {
     let infos = store.list(&ConversationQuery::new()).await.unwrap();
     assert_eq!((infos[0].id.as_str(), infos[0].end, infos[0].changed), ("old", 4, found.changed));
 
-    store.save(&id, &Change::at(4).with_messages([Message::user("Thanks")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(4).with_messages([Message::user("Thanks")])).await.unwrap();
     assert_eq!(FileMemory::new(dir.path()).unwrap().load(&id, 1).await.unwrap().end, 5);
     fs::write(dir.path().join("bare.json"), r#"{"summary": "", "history": []}"#).unwrap();
     let bare = store.load(&"bare".into(), 10).await.unwrap();
@@ -69,7 +69,8 @@ async fn a_file_has_summary_and_history_for_everybody() {
         Message::new(Role::Tool, [Part::ToolResult(result)]),
         Message::assistant("7"),
     ];
-    let change = Change::at(0).with_messages(messages.clone()).with_summary(Summary::new("They met.", 1));
+    let change =
+        ConversationChange::at(0).with_messages(messages.clone()).with_summary(Summary::new("They met.", 1));
     store.save(&"a".into(), &change.when(Timestamp::from_millis(5))).await.unwrap();
     let text = fs::read_to_string(dir.path().join("a.json")).unwrap();
     let first = r#"{"levity_memory":1,"id":"a","changed":5,"first":0,"end":4,"upto":1,"#;
@@ -88,7 +89,7 @@ async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
     let (dir, store) = folder();
     let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
     fs::write(&path, content).unwrap();
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     let errors = [
         store.load(&id, 1).await.unwrap_err(),
         store.read(&id, 0, 1).await.unwrap_err(),
@@ -150,7 +151,7 @@ async fn links_are_not_followed() {
         .unwrap();
     let before = fs::read(outside.path()).unwrap();
     std::os::unix::fs::symlink(outside.path(), dir.path().join("a.json")).unwrap();
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     assert_eq!(store.load(&"a".into(), 9).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert_eq!(store.save(&"a".into(), &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     std::os::unix::fs::symlink(outside.path(), dir.path().join(".b.json.new")).unwrap();
@@ -182,7 +183,7 @@ async fn links_in_the_places_of_locks_and_holds_are_not_followed() {
             let target = if is_file { outside.path().join("letter.txt") } else { outside.path().to_owned() };
             std::os::unix::fs::symlink(target, place).unwrap();
         }
-        let change = Change::at(0).with_messages([Message::user("new")]);
+        let change = ConversationChange::at(0).with_messages([Message::user("new")]);
         let held = store.hold(&"a".into()).await;
         let saved = store.save(&"a".into(), &change).await;
         assert!(linked[0] == "holds/a" || (held.is_err() && saved.is_err()), "{linked:?}");
@@ -215,7 +216,7 @@ async fn no_id_leads_out_of_the_folder() {
     let odd =
         ["../up", "/etc/passwd", "..", ".", "", "a\0b", "C:\\x", "A", "a", "con", "ü", ".levity", "%", "a/b"];
     for id in odd {
-        let change = Change::at(0).with_messages([Message::user(id)]);
+        let change = ConversationChange::at(0).with_messages([Message::user(id)]);
         store.save(&id.into(), &change).await.unwrap();
         drop(store.hold(&id.into()).await.unwrap());
     }
@@ -233,7 +234,7 @@ async fn no_id_leads_out_of_the_folder() {
     assert_eq!(small.len(), odd.len(), "names differ where capitals do not count, too");
 
     let long = ConversationId::new("x".repeat(300));
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     assert_eq!(store.save(&long, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert_eq!(store.load(&long, 9).await.unwrap().end, 0);
     assert!(!store.forget(&long).await.unwrap());
@@ -249,11 +250,11 @@ async fn one_file_is_one_conversation() {
     let id = ConversationId::new("any name / at all");
     assert_eq!(store.list(&ConversationQuery::new()).await.unwrap()[0].id.as_str(), "agent_memory");
     assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
-    store.save(&id, &Change::at(1).with_messages([Message::assistant("Hello")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(1).with_messages([Message::assistant("Hello")])).await.unwrap();
     assert_eq!(store.list(&ConversationQuery::new()).await.unwrap()[0].id, id);
     let other = ConversationId::new("other");
     assert_eq!(store.load(&other, 9).await.unwrap().end, 0);
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     assert_eq!(store.save(&other, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert_eq!(store.hold(&other).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert!(!store.forget(&other).await.unwrap());
@@ -279,12 +280,12 @@ async fn one_file_is_one_conversation() {
 async fn a_change_by_hand_is_seen() {
     let (dir, store) = folder();
     let id = ConversationId::new("a");
-    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
     let path = dir.path().join("a.json");
     let changed = fs::read_to_string(&path).unwrap().replace("Hello", "Good morning");
     fs::write(&path, changed).unwrap();
     assert_eq!(store.load(&id, 1).await.unwrap().messages[0].text(), "Good morning");
-    store.save(&id, &Change::at(1).with_messages([Message::user("Bye")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(1).with_messages([Message::user("Bye")])).await.unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains("Good morning"));
 }
 
@@ -295,7 +296,10 @@ async fn what_somebody_left_who_was_killed_goes_with_the_conversation() {
     let left = [dir.path().join(".a.json.new"), dir.path().join(".levity/holds/a")];
     for saved in [false, true] {
         if saved {
-            store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+            store
+                .save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")]))
+                .await
+                .unwrap();
         }
         fs::create_dir_all(dir.path().join(".levity/holds")).unwrap();
         for path in &left {
@@ -312,7 +316,7 @@ async fn a_folder_that_is_gone_is_not_an_empty_one() {
     let dir = tempfile::tempdir().unwrap();
     let (folder, id) = (dir.path().join("in"), ConversationId::new("a"));
     let store = FileMemory::new(&folder).unwrap();
-    let change = Change::at(0).with_messages([Message::user("Hello")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("Hello")]);
     store.save(&id, &change).await.unwrap();
     fs::rename(&folder, dir.path().join("away")).unwrap();
     let failed = [
@@ -337,9 +341,9 @@ async fn a_file_stays_as_private_as_it_was() {
     use std::os::unix::fs::PermissionsExt;
     let (dir, store) = folder();
     let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
-    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    store.save(&id, &Change::at(1).with_messages([Message::user("Bye")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(1).with_messages([Message::user("Bye")])).await.unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -348,7 +352,7 @@ async fn a_file_stays_as_private_as_it_was() {
 async fn a_hold_that_cannot_be_read_is_nobodys_to_take() {
     let (dir, store) = folder();
     let (id, path) = (ConversationId::new("a"), dir.path().join(".levity/holds/a"));
-    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::os::unix::fs::symlink(&path, &path).unwrap();
     assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Io);
@@ -391,7 +395,7 @@ async fn conversations_are_kept_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let store = FileMemory::new(dir.path().join("deep/talks")).unwrap();
-    let change = Change::at(0).with_messages([Message::user("hello")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("hello")]);
     store.save(&"a".into(), &change).await.unwrap();
     let one = FileMemory::at(dir.path().join("own/one.json")).unwrap();
     one.save(&"b".into(), &change).await.unwrap();
@@ -405,7 +409,7 @@ async fn conversations_are_kept_for_their_owner_alone() {
     for path in shared.iter().chain(&kept) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    one.save(&"b".into(), &Change::at(1).with_messages([Message::user("more")])).await.unwrap();
+    one.save(&"b".into(), &ConversationChange::at(1).with_messages([Message::user("more")])).await.unwrap();
     assert_eq!(fs::metadata(dir.path().join("own/one.json")).unwrap().permissions().mode() & 0o777, 0o755);
     let problems = one.problems();
     let is_reached =

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, MemoryStore, Message, Summary,
-    Timestamp, World,
+    ConversationChange, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, MemoryStore,
+    Message, Summary, Timestamp, World,
 };
 use levity_memory::{KeyValueMemory, KeyValueStore, Version, Versioned};
 use levity_test::{ManualWorld, conformance};
@@ -260,7 +260,10 @@ async fn save_that_won_a_race_and_is_reported_as_lost_is_made_once() {
     let memory = KeyValueMemory::new(Troubled::new(Map::default(), trouble));
     let id = ConversationId::new("a");
     for at in 0..50 {
-        memory.save(&id, &Change::at(at).with_messages([Message::user(at.to_string())])).await.unwrap();
+        memory
+            .save(&id, &ConversationChange::at(at).with_messages([Message::user(at.to_string())]))
+            .await
+            .unwrap();
     }
     assert_eq!(memory.read(&id, 0, 99).await.unwrap().len(), 50);
 }
@@ -297,7 +300,7 @@ impl Step {
     async fn take(self, store: &dyn MemoryStore) -> Result<(), MemoryError> {
         let id = ConversationId::new("a");
         let at = store.load(&id, 0).await?.end;
-        let change = Change::at(at).when(Timestamp::from_millis(9));
+        let change = ConversationChange::at(at).when(Timestamp::from_millis(9));
         match self {
             Self::Save => store.save(&id, &change.with_messages(texts(at..at + 2))).await,
             Self::SaveMuch => {
@@ -399,7 +402,7 @@ async fn id_that_is_too_long_for_a_key_is_unknown_and_refused() {
     assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
     assert!(!store.forget(&id).await.unwrap());
     store.trim(&id, 9).await.unwrap();
-    let save = Change::at(0).with_messages([text(0)]);
+    let save = ConversationChange::at(0).with_messages([text(0)]);
     assert_eq!(store.save(&id, &save).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Refused);
 }
@@ -422,7 +425,7 @@ async fn turn_of_a_long_conversation_writes_as_much_as_one_of_a_short() {
     assert!(store.count.load(Ordering::Relaxed) - before < 8, "reading in the middle reads little else");
     Step::SaveMuch.take(&memory).await.unwrap();
     assert!(store.most.load(Ordering::Relaxed) <= 4 << 10, "values are bounded");
-    let long = Change::at(1_241).with_summary(Summary::new("x".repeat(5_000), 0));
+    let long = ConversationChange::at(1_241).with_summary(Summary::new("x".repeat(5_000), 0));
     let error = memory.save(&"a".into(), &long).await.unwrap_err();
     assert_eq!(error.kind(), MemoryErrorKind::Refused, "{error}");
 }
@@ -469,7 +472,7 @@ async fn damaged_value_is_refused_with_its_key_and_kept() {
             // None of them panics, and none makes it worse.
             let _ = store.load(&id, 5).await;
             let _ = store.search(&id, "word1", 5).await;
-            let _ = store.save(&id, &Change::at(1).with_messages([text(1)])).await;
+            let _ = store.save(&id, &ConversationChange::at(1).with_messages([text(1)])).await;
             let _ = store.list(&ConversationQuery::new()).await.unwrap();
             assert_eq!(map.keys(), before);
             if let Some(junk) = junk {
@@ -504,7 +507,7 @@ async fn damaged_head_is_refused_whatever_its_numbers_say() {
         let store = over(base.clone());
         for error in [
             store.load(&id, 5).await.unwrap_err(),
-            store.save(&id, &Change::at(u64::MAX).with_messages([text(1)])).await.unwrap_err(),
+            store.save(&id, &ConversationChange::at(u64::MAX).with_messages([text(1)])).await.unwrap_err(),
             store.trim(&id, u64::MAX).await.unwrap_err(),
             store.forget(&id).await.unwrap_err(),
             store.hold(&id).await.unwrap_err(),
@@ -572,7 +575,7 @@ async fn lease_is_renewed_while_it_is_held_and_ends_with_its_process() {
     let second = KeyValueMemory::new(map.clone()).with_world(world.clone());
     let id = ConversationId::new("a");
     let lease = first.hold(&id).await.unwrap();
-    first.save(&id, &Change::at(0).with_messages([text(0)])).await.unwrap();
+    first.save(&id, &ConversationChange::at(0).with_messages([text(0)])).await.unwrap();
     for _ in 0..10 {
         turns(20).await;
         world.advance(Duration::from_secs(10));
@@ -590,7 +593,7 @@ async fn lease_is_renewed_while_it_is_held_and_ends_with_its_process() {
     let taken = second.hold(&id).await.unwrap();
     // The first one comes back, and has lost the conversation.
     alive.store(true, Ordering::Relaxed);
-    let late = Change::at(1).with_messages([text(1)]);
+    let late = ConversationChange::at(1).with_messages([text(1)]);
     assert_eq!(first.save(&id, &late).await.unwrap_err().kind(), MemoryErrorKind::Busy);
     assert_eq!(first.trim(&id, 1).await.unwrap_err().kind(), MemoryErrorKind::Busy);
     drop(lease);
@@ -625,7 +628,7 @@ async fn forget_beside_a_hold_removes_nothing_that_is_held() {
     let (mut held, mut forgotten) = (0, 0);
     for delay in 0..60 {
         let memory = KeyValueMemory::new(Troubled::new(Map::default(), |_| Trouble::Yield));
-        memory.save(&id, &Change::at(0).with_messages([text(0)])).await.unwrap();
+        memory.save(&id, &ConversationChange::at(0).with_messages([text(0)])).await.unwrap();
         let hold = async {
             turns(delay % 30).await;
             let lease = memory.hold(&id).await.unwrap();
@@ -668,7 +671,7 @@ async fn writers_of_one_conversation_never_mix_their_saves() {
                 loop {
                     let end = memory.load(&id, 0).await.unwrap().end;
                     let messages = (0..3).map(|_| Message::user(save.clone()));
-                    match memory.save(&id, &Change::at(end).with_messages(messages)).await {
+                    match memory.save(&id, &ConversationChange::at(end).with_messages(messages)).await {
                         Ok(()) => break,
                         Err(error) => assert_eq!(error.kind(), MemoryErrorKind::Moved, "{error}"),
                     }
@@ -726,7 +729,11 @@ async fn disturb(memory: &dyn MemoryStore, number: u64, random: u64) {
             let whole = read.iter().skip_while(|(_, message)| message.text().split(' ').nth(1) != Some("0"));
             check_whole(&whole.cloned().collect::<Vec<_>>());
         }),
-        _ => memory.save(&id, &Change::at(end).with_messages(tagged(number, 1 + random / 16 % 20))).await,
+        _ => {
+            memory
+                .save(&id, &ConversationChange::at(end).with_messages(tagged(number, 1 + random / 16 % 20)))
+                .await
+        }
     };
     if let Err(error) = done {
         assert_eq!(error.kind(), MemoryErrorKind::Moved, "{error}");

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use levity_memory::{Found, Recall, Scope};
+use levity_memory::{Recall, RecallResult, Scope};
 use levity_test::ManualWorld;
 
 mod context;
@@ -31,6 +31,6 @@ fn user() -> Scope {
     Scope::user("u-17")
 }
 
-fn texts(found: &Found) -> Vec<&str> {
+fn texts(found: &RecallResult) -> Vec<&str> {
     found.facts.iter().map(|fact| fact.text.as_str()).collect()
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use levity_core::{
-    Change, ConversationId, MemoryErrorKind, MemoryStore, Message, Part, Role, Summary, Timestamp, ToolCall,
-    ToolOutput, ToolResult,
+    ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Message, Part, Role, Summary,
+    Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_memory::{Durability, SqliteMemory};
 use rusqlite::Connection;
@@ -55,14 +55,15 @@ async fn what_is_forgotten_or_trimmed_is_in_no_file() {
     let (forgotten, trimmed, stays) = ("qfarewellword", "jgoodbyeword", "zremainword");
     for word in [forgotten, trimmed, stays] {
         let id = ConversationId::new(word.to_uppercase());
-        let change = Change::at(0).with_messages(secret(word)).with_summary(Summary::new("They met.", 1));
+        let change =
+            ConversationChange::at(0).with_messages(secret(word)).with_summary(Summary::new("They met.", 1));
         store.save(&id, &change).await.unwrap();
         assert_eq!(store.search(&id, word, 99).await.unwrap().len(), 33);
         // Some that the index of words does not know yet.
-        store.save(&id, &Change::at(33).with_messages(secret(word))).await.unwrap();
+        store.save(&id, &ConversationChange::at(33).with_messages(secret(word))).await.unwrap();
     }
     let id = |word: &str| ConversationId::new(word.to_uppercase());
-    let summary = Change::at(66).with_summary(Summary::new(format!("All of {forgotten}"), 66));
+    let summary = ConversationChange::at(66).with_summary(Summary::new(format!("All of {forgotten}"), 66));
     store.save(&id(forgotten), &summary).await.unwrap();
     assert!([forgotten, trimmed, stays].iter().all(|word| folder.has(word) && folder.has(&word[1..])));
     assert!(store.forget(&id(forgotten)).await.unwrap());
@@ -85,7 +86,10 @@ async fn grown_together(store: &SqliteMemory) -> Vec<(ConversationId, String)> {
     for turn in 0..14 {
         for (n, (id, word)) in talks.iter().enumerate() {
             let text = format!("{word} {}", "y".repeat((n * 37 + turn * 101) % 900));
-            store.save(id, &Change::at(turn as u64).with_messages([Message::user(text)])).await.unwrap();
+            store
+                .save(id, &ConversationChange::at(turn as u64).with_messages([Message::user(text)]))
+                .await
+                .unwrap();
         }
     }
     for (id, word) in &talks {
@@ -124,7 +128,7 @@ async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
-    store.save(&id, &Change::at(0).with_messages(secret("qfarewellword"))).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages(secret("qfarewellword"))).await.unwrap();
     let reader = Connection::open(folder.path()).unwrap();
     reader.execute_batch("BEGIN").unwrap();
     let count = || reader.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap();
@@ -134,7 +138,7 @@ async fn a_reader_puts_the_wiping_off_and_not_for_ever() {
     assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
     reader.execute_batch("COMMIT").unwrap();
     // Whatever is written next takes the old pages along.
-    store.save(&"b".into(), &Change::at(0).with_messages([Message::user("new")])).await.unwrap();
+    store.save(&"b".into(), &ConversationChange::at(0).with_messages([Message::user("new")])).await.unwrap();
     assert!(!folder.has("qfarewellword"));
 }
 
@@ -143,7 +147,7 @@ async fn what_somebody_held_who_was_killed_goes_with_the_conversation() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("qfarewellword");
-    store.save(&id, &Change::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
     let by_hand = Connection::open(folder.path()).unwrap();
     by_hand.execute("INSERT INTO holds (id, owner) VALUES ('qfarewellword', 77)", []).unwrap();
     assert!(store.forget(&id).await.unwrap());
@@ -163,14 +167,17 @@ async fn a_removal_that_is_given_up_half_way_removes_nothing() {
     let store = folder.store();
     let id = ConversationId::new("a");
     let messages = (0..1_000).map(|n| Message::user(format!("message {n}")));
-    store.save(&id, &Change::at(0).with_messages(messages)).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages(messages)).await.unwrap();
     assert_eq!(store.search(&id, "message", 2_000).await.unwrap().len(), 1_000);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     for _ in 0..2 {
         assert!(Future::poll(std::pin::pin!(store.forget(&id)).as_mut(), &mut cx).is_pending());
         assert!(Future::poll(std::pin::pin!(store.trim(&id, 700)).as_mut(), &mut cx).is_pending());
     }
-    store.save(&id, &Change::at(1_000).with_messages([Message::user("message 1000")])).await.unwrap();
+    store
+        .save(&id, &ConversationChange::at(1_000).with_messages([Message::user("message 1000")]))
+        .await
+        .unwrap();
     assert_eq!(store.search(&id, "message", 2_000).await.unwrap().len(), 1_001);
     store.trim(&id, 600).await.unwrap();
     assert_eq!(store.search(&id, "message", 2_000).await.unwrap().len(), 401);
@@ -188,8 +195,11 @@ async fn a_search_is_by_words_and_best_first() {
     let id = ConversationId::new("birds");
     let said =
         ["The heron is grey", "A kingfisher and a heron", "Grüße vom Eisvogel", "kingfisher kingfisher"];
-    store.save(&id, &Change::at(0).with_messages(said.map(Message::user))).await.unwrap();
-    store.save(&"other".into(), &Change::at(0).with_messages(said.map(Message::user))).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages(said.map(Message::user))).await.unwrap();
+    store
+        .save(&"other".into(), &ConversationChange::at(0).with_messages(said.map(Message::user)))
+        .await
+        .unwrap();
     let find = async |query: &str| {
         let found = store.search(&id, query, 10).await.unwrap();
         found.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
@@ -246,7 +256,7 @@ async fn a_message_that_is_damaged_is_refused_and_kept() {
     let store = folder.store();
     let messages = || (0..5).map(|n| Message::user(format!("message {n}")));
     for id in ["a", "b"] {
-        store.save(&id.into(), &Change::at(0).with_messages(messages())).await.unwrap();
+        store.save(&id.into(), &ConversationChange::at(0).with_messages(messages())).await.unwrap();
     }
     let by_hand = Connection::open(folder.path()).unwrap();
     by_hand.execute("UPDATE messages SET message = '{\"role\": hunter2' WHERE place & 4294967295 = 2 AND place >> 32 = 1", []).unwrap();
@@ -267,7 +277,7 @@ async fn numbers_that_make_no_sense_are_refused() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     store.save(&id, &change).await.unwrap();
     let by_hand = Connection::open(folder.path()).unwrap();
     for wrong in
@@ -295,7 +305,7 @@ async fn numbers_that_make_no_sense_are_refused() {
 async fn a_file_that_was_taken_away_is_not_written() {
     let folder = Folder::new();
     let store = folder.store();
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     store.save(&"a".into(), &change).await.unwrap();
     fs::rename(folder.path(), folder.0.path().join("away.db")).unwrap();
     assert_eq!(store.save(&"b".into(), &change).await.unwrap_err().kind(), MemoryErrorKind::Io);
@@ -307,7 +317,7 @@ async fn ids_are_anything_that_is_not_too_long() {
     let folder = Folder::new();
     let store = folder.store();
     let long = ConversationId::new("x".repeat(1_001));
-    let change = Change::at(0).with_messages([Message::user("new")]);
+    let change = ConversationChange::at(0).with_messages([Message::user("new")]);
     assert_eq!(store.save(&long, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert_eq!(store.hold(&long).await.unwrap_err().kind(), MemoryErrorKind::Refused);
     assert_eq!(store.load(&long, 1).await.unwrap().end, 0);
@@ -322,7 +332,7 @@ async fn what_is_left_in_the_log_goes_when_it_is_opened_again() {
     let folder = Folder::new();
     let store = folder.store();
     let id = ConversationId::new("a");
-    let change = Change::at(0).with_messages(secret("qfarewellword"));
+    let change = ConversationChange::at(0).with_messages(secret("qfarewellword"));
     store.save(&id, &change).await.unwrap();
     let reader = Connection::open(folder.path()).unwrap();
     reader.execute_batch("BEGIN").unwrap();
@@ -338,7 +348,7 @@ async fn what_is_left_in_the_log_goes_when_it_is_opened_again() {
     reader.execute_batch("COMMIT").unwrap();
     drop(store);
     let store = folder.store();
-    store.save(&id, &Change::at(0).with_messages([Message::user("new")])).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("new")])).await.unwrap();
     assert!(!folder.has("qfarewellword"));
 }
 
@@ -361,7 +371,7 @@ async fn a_removal_that_fails_half_way_leaves_the_search_alone() {
     let id = ConversationId::new("a");
     // More than is taken away from the search in one go.
     let long = |word: &str| Message::user(format!("{word} {}", "filler ".repeat(700_000)));
-    let change = Change::at(0).with_messages([long("kestrel"), long("heron"), long("robin")]);
+    let change = ConversationChange::at(0).with_messages([long("kestrel"), long("heron"), long("robin")]);
     store.save(&id, &change).await.unwrap();
     assert_eq!(store.search(&id, "kestrel", 9).await.unwrap().len(), 1);
     let by_hand = Connection::open(folder.path()).unwrap();
@@ -381,7 +391,7 @@ async fn a_removal_comes_to_its_end_beside_a_search_that_does_not() {
     let store = folder.store();
     let id = ConversationId::new("a");
     let messages = (0..600).map(|n| Message::user(format!("word{n} and filler")));
-    store.save(&id, &Change::at(0).with_messages(messages)).await.unwrap();
+    store.save(&id, &ConversationChange::at(0).with_messages(messages)).await.unwrap();
     let mut searches = tokio::task::JoinSet::new();
     for _ in 0..3 {
         let (store, id) = (store.clone(), id.clone());
@@ -401,7 +411,7 @@ async fn what_may_not_be_removed_is_still_known_to_the_search() {
     let store = folder.store();
     let id = ConversationId::new("a");
     let messages = (0..300).map(|n| Message::user(format!("word{n}")));
-    let change = Change::at(0).with_messages(messages).when(Timestamp::from_millis(1_000));
+    let change = ConversationChange::at(0).with_messages(messages).when(Timestamp::from_millis(1_000));
     store.save(&id, &change).await.unwrap();
     store.search(&id, "word7", 1).await.unwrap();
     assert!(!store.expire(&id, Timestamp::from_millis(1_000)).await.unwrap());
@@ -428,7 +438,7 @@ async fn a_file_grows_by_what_is_said() {
     let empty = size(&folder);
     let turn = |n: u64| [Message::user(format!("question {n}")), Message::assistant(format!("answer {n}"))];
     for n in 0..400 {
-        store.save(&id, &Change::at(n * 2).with_messages(turn(n))).await.unwrap();
+        store.save(&id, &ConversationChange::at(n * 2).with_messages(turn(n))).await.unwrap();
     }
     store.search(&id, "question", 1).await.unwrap();
     let payload: usize =
@@ -442,7 +452,10 @@ async fn a_file_grows_by_what_is_said() {
 async fn file_of_conversations_is_made_for_its_owner_alone() {
     let folder = Folder::new();
     let store = folder.store();
-    store.save(&"a".into(), &Change::at(0).with_messages([Message::user("hello")])).await.unwrap();
+    store
+        .save(&"a".into(), &ConversationChange::at(0).with_messages([Message::user("hello")]))
+        .await
+        .unwrap();
     let recall = levity_memory::Recall::open(folder.0.path().join("facts.db"));
     let recall = recall.unwrap();
     let rights = crate::files::rights_of_others(folder.0.path());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Change, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message, Opaque, Part,
-    Role, Summary, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult,
+    ConversationChange, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message,
+    Part, ProviderState, Role, Summary, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult,
 };
 use levity_memory::{Durability, FileMemory, InMemory, KeyValueMemory};
 use levity_test::conformance;
@@ -24,7 +24,7 @@ async fn bounded_in_memory_conforms() {
 async fn say(store: &InMemory, id: &str, text: &str) {
     let id = ConversationId::new(id);
     let at = store.load(&id, 0).await.unwrap().end;
-    store.save(&id, &Change::at(at).with_messages([Message::user(text)])).await.unwrap();
+    store.save(&id, &ConversationChange::at(at).with_messages([Message::user(text)])).await.unwrap();
 }
 
 async fn ids(store: &InMemory) -> Vec<String> {
@@ -135,8 +135,10 @@ fn all(dir: &std::path::Path) -> Vec<Arc<dyn MemoryStore>> {
 #[tokio::test]
 async fn a_history_comes_back_byte_for_byte() {
     let mut thought = Part::thinking("\u{0}\u{2028}\\ud800 ünïcödé");
-    thought
-        .set_opaque(Opaque::new("provider", json!({"signature": "EqQBCkgIARAB=", "n": [0.1, 1e-7, -0.0]})));
+    thought.set_opaque(ProviderState::new(
+        "provider",
+        json!({"signature": "EqQBCkgIARAB=", "n": [0.1, 1e-7, -0.0]}),
+    ));
     let call =
         ToolCall::from_text("c1", "find", "{\"q\": \"\\ud83e\\ude81 \\u0000\", \"broken\": \"\\ud800\"}");
     let result = ToolResult::new(&call, Ok(ToolOutput::text("x".repeat(10 << 20))));
@@ -151,7 +153,7 @@ async fn a_history_comes_back_byte_for_byte() {
     let dir = tempfile::tempdir().unwrap();
     for store in all(dir.path()) {
         let id = ConversationId::new("hostile");
-        store.save(&id, &Change::at(0).with_messages(history.messages().to_vec())).await.unwrap();
+        store.save(&id, &ConversationChange::at(0).with_messages(history.messages().to_vec())).await.unwrap();
         let found = store.load(&id, 99).await.unwrap().messages;
         let found: Vec<Message> = found.iter().map(|message| (**message).clone()).collect();
         let found = History::try_from(found).unwrap();
@@ -164,15 +166,15 @@ async fn a_history_comes_back_byte_for_byte() {
 async fn what_could_not_be_read_again_is_refused() {
     let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
     let mut part = Part::text("deep");
-    part.set_opaque(Opaque::new("provider", deep));
-    let change = Change::at(0).with_messages([Message::new(Role::User, [part])]);
+    part.set_opaque(ProviderState::new("provider", deep));
+    let change = ConversationChange::at(0).with_messages([Message::new(Role::User, [part])]);
     let dir = tempfile::tempdir().unwrap();
     let id = ConversationId::new("deep");
     for store in &all(dir.path())[1..] {
         let error = store.save(&id, &change).await.unwrap_err();
         assert_eq!(error.kind(), MemoryErrorKind::Refused, "{error}");
         assert_eq!(store.load(&id, 9).await.unwrap().end, 0);
-        store.save(&id, &Change::at(0).with_messages([Message::user("shallow")])).await.unwrap();
+        store.save(&id, &ConversationChange::at(0).with_messages([Message::user("shallow")])).await.unwrap();
     }
 }
 
@@ -205,7 +207,8 @@ async fn take(store: &dyn MemoryStore, step: &Step) -> String {
             // Where the conversation ends, a little before, or beyond.
             let at = (store.load(&name(id), 0).await.unwrap().end + 1).saturating_sub(*back);
             let messages = (0..*count).map(|_| Message::user(format!("word{text}")));
-            let mut change = Change::at(at).with_messages(messages).when(Timestamp::from_millis(*when));
+            let mut change =
+                ConversationChange::at(at).with_messages(messages).when(Timestamp::from_millis(*when));
             change.summary = summary.map(|upto| Summary::new(format!("up to {upto}"), upto));
             store.save(&name(id), &change).await.map(|()| String::new())
         }

@@ -3,9 +3,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::fault::Fault;
+use crate::fault::ProgramFault;
 use crate::function::Function;
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 use crate::output::Printed;
 
 /// A stretch of a program that is to be run.
@@ -14,7 +14,7 @@ pub(crate) struct Job {
     pub(crate) from: From,
     /// What the program may call.
     pub(crate) functions: Vec<Function>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProgramLimits,
     /// How many calls of tools it may still make.
     pub(crate) calls_left: usize,
     /// What it has printed so far.
@@ -61,7 +61,7 @@ pub(crate) enum End {
         cut: bool,
     },
     /// It failed.
-    Failed(Fault),
+    Failed(ProgramFault),
 }
 
 impl End {

@@ -9,7 +9,7 @@ fn job(code: &str, functions: Vec<Function>) -> Job {
     Job {
         from: From::Source { file: FILE.to_owned(), code: code.to_owned(), inputs: Map::new() },
         functions,
-        limits: Limits::new().time(Duration::from_secs(3600)),
+        limits: ProgramLimits::new().time(Duration::from_secs(3600)),
         calls_left: 10,
         printed: Printed::default(),
     }
@@ -25,7 +25,7 @@ fn what_nobody_wants_any_more_ends() {
     cancel.cancel();
     for code in ["while True: pass", "while True: print(1)", "for _ in iter(int, 1): pass"] {
         let End::Failed(fault) = run(&job(code, Vec::new()), &cancel).end else { panic!("{code}") };
-        assert_eq!(fault.kind, FaultKind::Cancelled, "{code}");
+        assert_eq!(fault.kind, ProgramFaultKind::Cancelled, "{code}");
     }
 }
 
@@ -50,7 +50,7 @@ fn a_broken_state_is_told() {
         let mut job = job("", f());
         job.from = From::Snapshot { state: state.to_owned(), awaits: false, answers: Vec::new() };
         let End::Failed(fault) = run(&job, &CancelToken::new()).end else { panic!("{state}") };
-        assert_eq!(fault.kind, FaultKind::Crashed);
+        assert_eq!(fault.kind, ProgramFaultKind::Crashed);
         assert!(fault.message.starts_with("the paused program cannot be read"), "{fault}");
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use monty_types::{BASELINE_MEMORY, LIVE_MEMORY};
 
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 
 /// How often the memory is looked up.
 const EVERY: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ pub(crate) fn make_expendable() {
 pub(crate) const OVERTIME: i32 = 75;
 
 /// Runs a program while its memory is watched.
-pub(crate) fn watched<T>(limits: Limits, program: impl FnOnce() -> T) -> T {
+pub(crate) fn watched<T>(limits: ProgramLimits, program: impl FnOnce() -> T) -> T {
     let _running = Running::begin();
     std::thread::scope(|scope| {
         let (done, wait) = channel();
@@ -46,7 +46,7 @@ pub(crate) fn watched<T>(limits: Limits, program: impl FnOnce() -> T) -> T {
     })
 }
 
-fn watch(limits: Limits, done: &Receiver<()>) {
+fn watch(limits: ProgramLimits, done: &Receiver<()>) {
     let (began, most) = (super::now(), limits.time.saturating_add(GRACE));
     let parent = parent();
     while done.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {

@@ -1,6 +1,6 @@
 //! Calls of tools, from the code's wish to the answer.
 
-use levity_core::{Ask, Decision, Effect, Step, ToolCall, ToolRun};
+use levity_core::{Ask, Decision, Effect, MachineOutput, ToolCall, ToolRun};
 
 use crate::engine::{Answer, From};
 
@@ -11,12 +11,12 @@ impl PythonMachine {
         Some(self.state.paused.as_ref()?.calls.get(at)?.call.clone())
     }
 
-    pub(super) fn ask(&mut self, at: usize, reason: String, step: &mut Step) {
+    pub(super) fn ask(&mut self, at: usize, reason: String, step: &mut MachineOutput) {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else { return };
         self.want(Waiting::Decision(at), |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
     }
 
-    pub(super) fn decided(&mut self, at: usize, decision: Decision, step: &mut Step) {
+    pub(super) fn decided(&mut self, at: usize, decision: Decision, step: &mut MachineOutput) {
         let Some(mut call) = self.call(at) else { return };
         match decision {
             Decision::Allow => {}
@@ -34,7 +34,7 @@ impl PythonMachine {
     }
 
     /// A call has an answer; with the last one, the program goes on.
-    pub(super) fn answered(&mut self, at: usize, answer: Answer, step: &mut Step) {
+    pub(super) fn answered(&mut self, at: usize, answer: Answer, step: &mut MachineOutput) {
         if matches!(answer, Answer::Error(_)) {
             self.state.failed_calls = self.state.failed_calls.saturating_add(1);
         }

@@ -3,7 +3,7 @@
 use levity_core::{Ending, Failure, Limit, Stats, Status, ToolError, ToolErrorKind};
 use serde_json::{Value, json};
 
-use crate::fault::FaultKind;
+use crate::fault::ProgramFaultKind;
 use crate::output::shorten;
 
 use super::PythonMachine;
@@ -27,7 +27,7 @@ impl PythonMachine {
         if !printed.is_empty() {
             text.push_str(&format!("\nprinted before it failed:\n{printed}"));
         }
-        let timeout = failed.last().is_some_and(|fault| fault.kind == FaultKind::Time);
+        let timeout = failed.last().is_some_and(|fault| fault.kind == ProgramFaultKind::Time);
         let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
         self.fail(ToolError::new(kind, text));
     }

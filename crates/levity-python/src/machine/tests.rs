@@ -15,7 +15,7 @@ fn setup(variants: &[&str]) -> Setup {
             params: Vec::new(),
             json: false,
         }],
-        limits: Limits::new(),
+        limits: ProgramLimits::new(),
         problem: None,
     }
 }
@@ -30,14 +30,14 @@ async fn it_keeps_the_contract() {
     }
 }
 
-fn begun(machine: &mut PythonMachine) -> Step {
-    let mut step = Step::new();
+fn begun(machine: &mut PythonMachine) -> MachineOutput {
+    let mut step = MachineOutput::new();
     machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
     step
 }
 
 fn feed(machine: &mut PythonMachine, effect: EffectId, outcome: Outcome) -> Vec<(EffectId, Effect)> {
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
     step.effects
 }
@@ -100,7 +100,9 @@ fn long_run() -> Vec<Input> {
     };
     finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(4)])));
     finish(0, &mut open, &answer);
-    finish(0, &mut open, &|effect| ran(effect, End::Failed(Fault::new(FaultKind::Raised, "no"))));
+    finish(0, &mut open, &|effect| {
+        ran(effect, End::Failed(ProgramFault::new(ProgramFaultKind::Raised, "no")))
+    });
     finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(1), wanted(2)])));
     finish(1, &mut open, &|_| Outcome::NeedsApproval { reason: "why".to_owned() });
     finish(0, &mut open, &answer);

@@ -1,13 +1,13 @@
 //! Functions of a file as tools.
 
 use levity_core::{EffectClass, Tool, ToolCx, ToolErrorKind};
-use levity_python::{Error, FileTools, Limits, tools_of};
+use levity_python::{Error, ProgramLimits, PythonFileTools, tools_of};
 use levity_test::conformance;
 use serde_json::{Value, json};
 
 use crate::support::python;
 
-fn tools(source: &str) -> FileTools {
+fn tools(source: &str) -> PythonFileTools {
     tools_of("tools.py", source, &python()).unwrap()
 }
 
@@ -65,7 +65,7 @@ async fn call(name: &str, args: Value) -> Result<levity_core::ToolOutput, levity
 
 #[tokio::test]
 async fn public_functions_become_tools() {
-    let FileTools { tools, warnings, .. } = tools(SOURCE);
+    let PythonFileTools { tools, warnings, .. } = tools(SOURCE);
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
     assert_eq!(names, ["convert", "words", "broken", "loose"]);
     let spec = tools[0].spec();
@@ -132,9 +132,9 @@ fn a_file_that_cannot_be_used_is_told_with_its_line() {
         assert_eq!((file.as_str(), *found), ("bad.py", line), "{source}: {problem}");
         assert!(problem.contains(words), "{problem}");
     }
-    let small = python().with_limits(Limits::new().source(10));
+    let small = python().with_limits(ProgramLimits::new().source(10));
     assert!(tools_of("large.py", "x = 1 + 1 + 1", &small).is_err());
-    let short = python().with_limits(Limits::new().time(std::time::Duration::from_millis(200)));
+    let short = python().with_limits(ProgramLimits::new().time(std::time::Duration::from_millis(200)));
     let error = tools_of("endless.py", "while True: pass", &short).unwrap_err();
     assert!(error.to_string().contains("time limit exceeded"), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use levity_python::{FaultKind, Limits, Python, tools_of};
+use levity_python::{ProgramFaultKind, ProgramLimits, Python, tools_of};
 use serde_json::{Value, json};
 
 use crate::support::{places, python};
@@ -131,7 +131,7 @@ async fn a_traceback_says_where() {
     for place in places() {
         let error = Python::isolated(place).run(code, json!({})).await.unwrap_err();
         let fault = error.fault().unwrap();
-        assert_eq!((fault.kind, fault.line), (FaultKind::Raised, Some(2)));
+        assert_eq!((fault.kind, fault.line), (ProgramFaultKind::Raised, Some(2)));
         for line in
             ["line 5, in <module>", "half(i)", "line 2, in half", "return 10 / n", "ZeroDivisionError"]
         {
@@ -139,13 +139,16 @@ async fn a_traceback_says_where() {
         }
     }
     let error = python().run("x = 1\nif x\n    y", json!({})).await.unwrap_err();
-    assert_eq!((error.fault().unwrap().kind, error.fault().unwrap().line), (FaultKind::Syntax, Some(2)));
+    assert_eq!(
+        (error.fault().unwrap().kind, error.fault().unwrap().line),
+        (ProgramFaultKind::Syntax, Some(2))
+    );
 }
 
 #[tokio::test]
 async fn output_and_result_are_cut_and_say_so() {
     for place in places() {
-        let python = Python::isolated(place).with_limits(Limits::new().output(100).result(100));
+        let python = Python::isolated(place).with_limits(ProgramLimits::new().output(100).result(100));
         let ran = python.run("for i in range(1000): print(i)\nlist(range(1000))", json!({})).await.unwrap();
         assert!(ran.output.starts_with("0\n1\n") && ran.output.ends_with("998\n999\n"), "{}", ran.output);
         assert!(ran.output.contains("bytes left out"), "{}", ran.output);
@@ -160,7 +163,8 @@ async fn output_and_result_are_cut_and_say_so() {
 #[tokio::test]
 async fn a_dropped_program_is_stopped() {
     for place in places() {
-        let python = Python::isolated(place).with_limits(Limits::new().time(Duration::from_secs(3600)));
+        let python =
+            Python::isolated(place).with_limits(ProgramLimits::new().time(Duration::from_secs(3600)));
         let endless = python.run("while True: pass", json!({}));
         tokio::select! {
             biased;
@@ -190,14 +194,14 @@ async fn a_worker_that_is_not_there_is_told() {
     {
         let python = Python::isolated(levity_python::Isolation::Process("/bin/true".into()));
         let error = python.run("1", json!({})).await.unwrap_err();
-        assert_eq!(error.fault().unwrap().kind, FaultKind::Crashed);
+        assert_eq!(error.fault().unwrap().kind, ProgramFaultKind::Crashed);
     }
 }
 
 #[tokio::test]
 async fn the_largest_limits_limit_nothing() {
     let most = usize::MAX;
-    let largest = Limits::new().time(Duration::MAX).memory(most).recursion(most).calls(most);
+    let largest = ProgramLimits::new().time(Duration::MAX).memory(most).recursion(most).calls(most);
     let largest = largest.output(most).result(most).source(most).snapshot(most);
     for place in places() {
         let python = Python::isolated(place).with_limits(largest);
@@ -211,7 +215,7 @@ async fn the_largest_limits_limit_nothing() {
 fn a_thread_that_waits_for_a_program_does_not_wait_for_itself() {
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let python = python().with_limits(Limits::new().time(Duration::from_millis(300)));
+        let python = python().with_limits(ProgramLimits::new().time(Duration::from_millis(300)));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let result = runtime.block_on(async {
             let mut others = tokio::task::JoinSet::new();

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use levity_python::FaultKind::{self, Crashed, Memory, Raised, Size, Syntax, Time};
-use levity_python::{Isolation, Limits, Python};
+use levity_python::ProgramFaultKind::{self, Crashed, Memory, Raised, Size, Syntax, Time};
+use levity_python::{Isolation, ProgramLimits, Python};
 use serde_json::json;
 
 use crate::support::places;
 
 /// A program, what it may end with, and whether it can be stopped in a thread as well as in a process.
-struct Case(&'static str, &'static [FaultKind], Holds);
+struct Case(&'static str, &'static [ProgramFaultKind], Holds);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Holds {
@@ -20,7 +20,7 @@ enum Holds {
 use Holds::{Both, Process};
 
 /// It may also end well, as long as it ends.
-const ANY: &[FaultKind] = &[];
+const ANY: &[ProgramFaultKind] = &[];
 
 const CASES: &[Case] = &[
     // Loops without an end.
@@ -218,8 +218,8 @@ const CASES: &[Case] = &[
     Case("\u{feff}\u{202e}x = 1", ANY, Both),
 ];
 
-fn limits() -> Limits {
-    Limits::new().time(Duration::from_millis(400)).memory(192 << 20)
+fn limits() -> ProgramLimits {
+    ProgramLimits::new().time(Duration::from_millis(400)).memory(192 << 20)
 }
 
 async fn hold(place: Isolation, holds: Holds) {
@@ -259,7 +259,7 @@ async fn a_thread_holds_most() {
 /// With time enough, it is the memory that runs out.
 #[tokio::test]
 async fn memory_is_limited() {
-    let long = Limits::new().time(Duration::from_secs(600)).memory(96 << 20);
+    let long = ProgramLimits::new().time(Duration::from_secs(600)).memory(96 << 20);
     for place in places() {
         if place == Isolation::Thread && !cfg!(target_os = "linux") {
             continue;

@@ -5,7 +5,7 @@ use levity_core::{
     ToolSpec,
 };
 use levity_loop::SecretGuard;
-use levity_python::{Limits, RunPython};
+use levity_python::{ProgramLimits, RunPython};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_test::RecordingTool;
 use levity_tools::{Policy, Registry, Rule};
@@ -219,7 +219,7 @@ async fn calls_are_counted_and_limited() {
     let tool = add_one();
     let code =
         "n = 0\nwhile True:\n    try:\n        n = add_one(n)\n    except BaseException:\n        pass";
-    let program = program(&tool).limits(Limits::new().calls(3));
+    let program = program(&tool).limits(ProgramLimits::new().calls(3));
     let agent = agent(json!({"code": code}), program).tool(tool.clone()).build().unwrap();
     let (failed, _, text) = told(&agent.run("go").await.unwrap());
     assert!(failed && text.contains("at most 3 calls of tools are allowed"), "{text}");
@@ -229,7 +229,7 @@ async fn calls_are_counted_and_limited() {
 #[tokio::test]
 async fn large_state_is_not_kept() {
     let tool = add_one();
-    let program = program(&tool).limits(Limits::new().snapshot(100_000));
+    let program = program(&tool).limits(ProgramLimits::new().snapshot(100_000));
     let agent =
         agent(json!({"code": "x = 'x' * 200000\nadd_one(1)"}), program).tool(tool.clone()).build().unwrap();
     let (failed, _, text) = told(&agent.run("go").await.unwrap());

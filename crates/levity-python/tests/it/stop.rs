@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use levity_python::{Isolation, Limits, Python};
+use levity_python::{Isolation, ProgramLimits, Python};
 use serde_json::json;
 
 /// The processes of this program, each with how long it has worked, in hundredths of a second.
@@ -41,7 +41,8 @@ fn program() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn endless(program: PathBuf) -> Python {
-    Python::isolated(Isolation::Process(program)).with_limits(Limits::new().time(Duration::from_secs(3600)))
+    Python::isolated(Isolation::Process(program))
+        .with_limits(ProgramLimits::new().time(Duration::from_secs(3600)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

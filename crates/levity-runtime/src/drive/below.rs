@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{CancelToken, EffectId, Journal, JournalError, Machine, RunId, RuntimeError, Spent};
+use levity_core::{CancelToken, EffectId, Journal, JournalError, Machine, RunId, RuntimeError, Spending};
 use levity_driver::{DriverSettings, tally};
 
 use super::{Around, Driver};
 
 /// The spending of earlier processes in each run that they left under way, with all below it. The topmost run
 /// has counted it before anything begins.
-pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spent>>>;
+pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spending>>>;
 
 impl<M: Machine + 'static> Driver<M> {
     /// Counts what earlier processes have used in all runs below that they left under way. If each were only
@@ -34,10 +34,10 @@ fn below<'a>(
     journal: &'a dyn Journal,
     run: &'a RunId,
     left: Vec<EffectId>,
-    all: &'a mut BTreeMap<RunId, Spent>,
-) -> BoxFuture<'a, Result<Spent, JournalError>> {
+    all: &'a mut BTreeMap<RunId, Spending>,
+) -> BoxFuture<'a, Result<Spending, JournalError>> {
     Box::pin(async move {
-        let mut sum = Spent::default();
+        let mut sum = Spending::default();
         for id in left {
             let child = run.child(id);
             let (mut spent, left) = tally(&journal.read(&child).await?);
@@ -62,7 +62,7 @@ impl Around {
     }
 
     /// Counts what earlier processes have used in a run that is driven on.
-    pub(super) fn count(&self, run: &RunId, records: u64, spent: &Spent) {
+    pub(super) fn count(&self, run: &RunId, records: u64, spent: &Spending) {
         match self.before.as_ref().and_then(|before| before.get(run)) {
             // The runs above have it in what they used.
             Some(spent) => self.meter.add_here(spent),

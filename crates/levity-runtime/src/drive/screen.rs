@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Command, ControlError, Decision, Entry, Executor, Intervention, Machine, Message, Outcome, Post, RunId,
-    RuntimeError, Screened, Screener, Stage, ToolCall,
+    ControlCommand, ControlError, Decision, Entry, Executor, Intervention, Machine, Message, Outcome, RunId,
+    RunRequest, RuntimeError, Screened, Screener, Stage, ToolCall,
 };
 
 use levity_driver::EffectResult;
@@ -40,7 +40,7 @@ impl<M: Machine + 'static> Driver<M> {
     /// Takes an order at once, unless there is something in it to screen.
     pub(super) fn screen_order(&mut self, order: Order) {
         let call = match &order.what {
-            What::Command(Command::Say { .. }) => None,
+            What::Command(ControlCommand::Say { .. }) => None,
             What::Decide(effect, decision) if is_worded(decision) => match self.core.asked(*effect) {
                 Some(call) => Some(call),
                 // It is refused, and nobody need look at it.
@@ -64,7 +64,7 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Takes what others have left for the run. The run waits while that is screened: what a journal has given out
     /// is forgotten with the next append.
-    pub(super) async fn screen_posts(&mut self, posts: Vec<Post>) {
+    pub(super) async fn screen_posts(&mut self, posts: Vec<RunRequest>) {
         let screener = self.around.screener().filter(|_| posts.iter().any(has_words));
         let left = match screener {
             Some(screener) => self.screened_posts(&*screener, posts).await,
@@ -74,11 +74,11 @@ impl<M: Machine + 'static> Driver<M> {
         self.core.post(now, left);
     }
 
-    async fn screened_posts(&mut self, screener: &dyn Screener, posts: Vec<Post>) -> Vec<Post> {
+    async fn screened_posts(&mut self, screener: &dyn Screener, posts: Vec<RunRequest>) -> Vec<RunRequest> {
         let mut left = Vec::with_capacity(posts.len());
         for post in posts {
             let call = match &post {
-                Post::Decide { effect, .. } => self.core.asked(*effect),
+                RunRequest::Decide { effect, .. } => self.core.asked(*effect),
                 _ => None,
             };
             let (post, guarded) = screened_post(screener, self.core.run(), call, post).await;
@@ -115,9 +115,9 @@ async fn screened_order(
     Order { what, done }: Order,
 ) -> ScreenedOrder {
     let screened = match what {
-        What::Command(Command::Say { message }) => {
-            said(&*screener, &run, message).await.map(|message| What::Command(Command::Say { message }))
-        }
+        What::Command(ControlCommand::Say { message }) => said(&*screener, &run, message)
+            .await
+            .map(|message| What::Command(ControlCommand::Say { message })),
         What::Decide(effect, decision) => screened_decision(&*screener, &run, call, decision)
             .await
             .map(|decision| What::Decide(effect, decision)),
@@ -137,15 +137,15 @@ pub(crate) async fn screened_post(
     screener: &dyn Screener,
     run: &RunId,
     call: Option<ToolCall>,
-    post: Post,
-) -> (Option<Post>, Vec<Intervention>) {
+    post: RunRequest,
+) -> (Option<RunRequest>, Vec<Intervention>) {
     let screened = match post {
-        Post::Command(Command::Say { message }) => {
-            said(screener, run, message).await.map(|message| Post::Command(Command::Say { message }))
-        }
-        Post::Decide { effect, decision } => screened_decision(screener, run, call, decision)
+        RunRequest::Command(ControlCommand::Say { message }) => said(screener, run, message)
             .await
-            .map(|decision| Post::Decide { effect, decision }),
+            .map(|message| RunRequest::Command(ControlCommand::Say { message })),
+        RunRequest::Decide { effect, decision } => screened_decision(screener, run, call, decision)
+            .await
+            .map(|decision| RunRequest::Decide { effect, decision }),
         post => Left(Ok((post, Vec::new()))),
     };
     match screened.0 {
@@ -225,14 +225,14 @@ fn is_worded(decision: &Decision) -> bool {
 }
 
 /// The same of what is left for a run.
-pub(crate) fn has_words(post: &Post) -> bool {
+pub(crate) fn has_words(post: &RunRequest) -> bool {
     match post {
-        Post::Command(command) => matches!(command, Command::Say { .. }),
-        Post::Decide { decision, .. } => is_worded(decision),
+        RunRequest::Command(command) => matches!(command, ControlCommand::Say { .. }),
+        RunRequest::Decide { decision, .. } => is_worded(decision),
         _ => false,
     }
 }
 
 pub(crate) fn stepped_in(intervention: Intervention) -> Entry {
-    Entry::Commanded(Command::Guarded(intervention))
+    Entry::Commanded(ControlCommand::Guarded(intervention))
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use levity_core::{
-    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Limits, MachineKind, Opened,
+    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Limits, MachineKind, Opened,
     Outcome, Record, RunId, RunQuery, RunSummary, Status, Timestamp,
 };
 use serde::Deserialize;
@@ -249,11 +249,13 @@ impl Kind {
 }
 
 /// A command, without what it says.
-fn command_of(command: &Value) -> Option<Command> {
+fn command_of(command: &Value) -> Option<ControlCommand> {
     match command {
-        Value::String(word) if word == "pause" => Some(Command::Pause),
-        Value::String(word) if word == "resume" => Some(Command::Resume),
-        Value::Object(map) if map.contains_key("cancel") => Some(Command::Cancel { reason: String::new() }),
+        Value::String(word) if word == "pause" => Some(ControlCommand::Pause),
+        Value::String(word) if word == "resume" => Some(ControlCommand::Resume),
+        Value::Object(map) if map.contains_key("cancel") => {
+            Some(ControlCommand::Cancel { reason: String::new() })
+        }
         _ => None,
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{JournalError, JournalErrorKind, Post, Record, RunLog, RunState, RunSummary, Snapshot};
+use levity_core::{
+    JournalError, JournalErrorKind, Record, RunLog, RunRequest, RunState, RunSummary, Snapshot,
+};
 
 use super::file::{json, row_checksum};
 use super::mailbox::Mailbox;
@@ -136,13 +138,13 @@ impl RunLog for SqliteLog {
         self.held.writer.ask(|reply| Work::Snapshot { run, key, fence, row, reply }).await
     }
 
-    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let (last, posts) = self.mailbox().take().await?;
         self.given = Some(last);
         Ok(posts)
     }
 
-    async fn posted_by_now(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mailbox = self.mailbox();
         let key = self.held.key;
         self.held.writer.ask(|reply| Work::Look { key, reply }).await?;

@@ -5,8 +5,8 @@ use std::fs;
 
 use async_trait::async_trait;
 use levity_core::{
-    Command, Digest, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, OpenRun, Opened,
-    Record, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status, Timestamp,
+    ControlCommand, Digest, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, OpenRun,
+    Opened, Record, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status, Timestamp,
 };
 use levity_runtime::{FileJournal, MemoryJournal, NoJournal, export, import, remove_ended_before};
 use levity_test::FaultyJournal;
@@ -250,7 +250,7 @@ async fn write_at(journal: &dyn Journal, run: &str, ended: Option<u64>) {
     let mut records = vec![Record::new(0, Timestamp::from_millis(1), opened())];
     let last = match ended {
         Some(time) => Record::new(1, Timestamp::from_millis(time), Entry::Ended(Status::Complete)),
-        None => Record::new(1, Timestamp::from_millis(1), Entry::Commanded(Command::Pause)),
+        None => Record::new(1, Timestamp::from_millis(1), Entry::Commanded(ControlCommand::Pause)),
     };
     records.push(last);
     open.log.append(&records).await.unwrap();

@@ -4,10 +4,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Eventual, Executor, Input,
-    Journal, JournalErrorKind, Limit, Limits, Machine, MachineKind, Outcome, PrepareCx, Prepared, RunId,
-    RuntimeError, Status, Step, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
+    Journal, JournalErrorKind, Limit, Limits, Machine, MachineKind, MachineOutput, Outcome, PrepareCx,
+    Prepared, RunId, RuntimeError, Status, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
 };
-use levity_runtime::{Job, MemoryJournal, Runtime};
+use levity_runtime::{MachineRun, MemoryJournal, Runtime};
 use levity_test::crash::{self, Crashes};
 use levity_test::{FaultyJournal, ManualWorld};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Calls {
         Self { at_once: false, ..Self::at_once(count) }
     }
 
-    fn want(&self, number: u64, step: &mut Step) {
+    fn want(&self, number: u64, step: &mut MachineOutput) {
         let id = if self.one_id { 0 } else { number };
         let call = ToolCall::new(format!("c{id}"), "tool", json!(number));
         step.want(EffectId::new(number), Effect::Tool(ToolRun::new(call)));
@@ -47,7 +47,7 @@ impl Machine for Calls {
         json!({"count": self.count, "at_once": self.at_once})
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } if self.at_once => (0..self.count).for_each(|n| self.want(n, step)),
             Input::Begin { .. } => self.want(0, step),
@@ -121,7 +121,8 @@ fn runtime(journal: impl Journal + 'static) -> Runtime {
 async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen() {
     let journal = MemoryJournal::new();
     let executor = Arc::new(Answers { journal: Some(journal.clone()), ..Answers::default() });
-    let done = runtime(journal.clone()).run(Job::new(Calls::one_by_one(3), executor.clone())).await.unwrap();
+    let done =
+        runtime(journal.clone()).run(MachineRun::new(Calls::one_by_one(3), executor.clone())).await.unwrap();
     let kinds: Vec<&str> = journal
         .records(&done.run)
         .iter()
@@ -144,7 +145,7 @@ async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
         let journal = FaultyJournal::new(MemoryJournal::new()).fail_append(failing);
         let executor = Arc::new(Answers::default());
         let stopped =
-            runtime(journal).run(Job::new(Calls::one_by_one(3), executor.clone())).await.unwrap_err();
+            runtime(journal).run(MachineRun::new(Calls::one_by_one(3), executor.clone())).await.unwrap_err();
         let RuntimeError::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
         assert_eq!(error.kind(), JournalErrorKind::Io);
         let seen = stopped.machine.unwrap().done.len();
@@ -157,7 +158,7 @@ async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
 async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
     let journal = MemoryJournal::new();
     let run = RunId::new("r");
-    let job = || Job::new(Calls::one_by_one(1), Arc::new(Answers::default())).id(run.clone());
+    let job = || MachineRun::new(Calls::one_by_one(1), Arc::new(Answers::default())).id(run.clone());
     let held = journal.open(&run).await.unwrap();
     let stopped = runtime(journal.clone()).run(job()).await.unwrap_err();
     assert!(stopped.error.is_retryable(), "{}", stopped.error);
@@ -169,8 +170,9 @@ async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
 
 #[tokio::test]
 async fn a_run_that_is_not_there_cannot_be_resumed() {
-    let job =
-        Job::<Calls>::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
+    let job = MachineRun::<Calls>::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| {
+        Ok(Calls::at_once(1))
+    });
     let stopped = runtime(MemoryJournal::new()).run(job).await.unwrap_err();
     assert!(matches!(stopped.error, RuntimeError::NotFound(_)), "{}", stopped.error);
 }
@@ -181,8 +183,8 @@ async fn stopped(class: EffectClass) -> crash::Report<Vec<Outcome>, Answers> {
     let report = Crashes::new(MemoryJournal::new).world(answers).stop_again(3).run(async |life| {
         let (run, executor) = (RunId::new("r"), life.world.clone());
         let job = match life.knows("r").await {
-            true => Job::resume(run, executor, |_, _| Ok(Calls::at_once(3))),
-            false => Job::new(Calls::at_once(3), executor).id(run),
+            true => MachineRun::resume(run, executor, |_, _| Ok(Calls::at_once(3))),
+            false => MachineRun::new(Calls::at_once(3), executor).id(run),
         };
         runtime(life.journal).run(job).await.unwrap().machine.done
     });
@@ -245,9 +247,10 @@ async fn a_limit_that_forbids_to_undo_a_call_leaves_it_unknown() {
         let answers = || Arc::new(Answers { class, ..Answers::default() });
         let limits = Limits::new().tool_calls(1);
         let stopping = FaultyJournal::new(journal.clone()).stop_after_records(2);
-        let job = Job::new(Calls::one_by_one(1), answers()).id(RunId::new("r")).limits(limits);
+        let job = MachineRun::new(Calls::one_by_one(1), answers()).id(RunId::new("r")).limits(limits);
         assert!(runtime(stopping).run(job).await.is_err());
-        let job = Job::resume(RunId::new("r"), answers(), |_, _| Ok(Calls::one_by_one(1))).limits(limits);
+        let job =
+            MachineRun::resume(RunId::new("r"), answers(), |_, _| Ok(Calls::one_by_one(1))).limits(limits);
         assert_eq!(runtime(journal).run(job).await.unwrap().machine.done, [expected]);
     }
 }
@@ -265,7 +268,7 @@ impl Machine for Stubborn {
         Value::Null
     }
 
-    fn apply(&mut self, _: Input, _: &mut Step) {}
+    fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
 
     fn ending(&self) -> Option<&Ending> {
         None
@@ -274,7 +277,8 @@ impl Machine for Stubborn {
 
 #[tokio::test]
 async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
-    let stopped = Runtime::new().run(Job::new(Stubborn, Arc::new(Answers::default()))).await.unwrap_err();
+    let stopped =
+        Runtime::new().run(MachineRun::new(Stubborn, Arc::new(Answers::default()))).await.unwrap_err();
     assert!(matches!(stopped.error, RuntimeError::Stuck(_)), "{}", stopped.error);
 }
 
@@ -282,7 +286,7 @@ async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
 async fn calls_beyond_the_limit_are_refused_without_having_begun() {
     let journal = MemoryJournal::new();
     let executor = Arc::new(Answers::default());
-    let job = Job::new(Calls::at_once(5), executor.clone()).limits(Limits::new().tool_calls(2));
+    let job = MachineRun::new(Calls::at_once(5), executor.clone()).limits(Limits::new().tool_calls(2));
     let done = runtime(journal.clone()).run(job).await.unwrap();
     let refused = Outcome::Refused(Limit::ToolCalls);
     assert_eq!(done.machine.done.iter().filter(|outcome| **outcome == refused).count(), 3);
@@ -297,10 +301,11 @@ async fn a_resumed_run_counts_what_was_used_before() {
     let run = RunId::new("r");
     let stopping = FaultyJournal::new(journal.clone()).stop_after_records(5);
     let limits = Limits::new().tool_calls(3);
-    let job = Job::new(Calls::one_by_one(5), Arc::new(Answers::default())).id(run.clone()).limits(limits);
+    let job =
+        MachineRun::new(Calls::one_by_one(5), Arc::new(Answers::default())).id(run.clone()).limits(limits);
     assert!(runtime(stopping).run(job).await.is_err());
     let executor = Arc::new(Answers::default());
-    let job = Job::resume(run, executor.clone(), |_, _| Ok(Calls::one_by_one(5))).limits(limits);
+    let job = MachineRun::resume(run, executor.clone(), |_, _| Ok(Calls::one_by_one(5))).limits(limits);
     let done = runtime(journal).run(job).await.unwrap();
     assert_eq!(executor.seen.lock().unwrap().len(), 1, "two of the three were used before");
     assert_eq!(done.machine.done.len(), 5);
@@ -310,7 +315,7 @@ async fn a_resumed_run_counts_what_was_used_before() {
 async fn a_machine_that_uses_one_call_id_for_all_gets_them_all_done() {
     let machine = Calls { one_id: true, ..Calls::at_once(3) };
     let executor = Arc::new(Answers { alone: true, ..Answers::default() });
-    let done = runtime(MemoryJournal::new()).run(Job::new(machine, executor)).await.unwrap();
+    let done = runtime(MemoryJournal::new()).run(MachineRun::new(machine, executor)).await.unwrap();
     assert_eq!(done.machine.done.len(), 3);
 }
 
@@ -353,7 +358,7 @@ async fn driver_sees_wall_time_within_a_slice_of_many_calls() {
         let executor = Arc::new(First(answers, first));
         let limits = Limits::new().wall_time(Duration::from_secs(2)).tool_calls(u64::MAX);
         let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world);
-        let done = runtime.run(Job::new(machine, executor.clone()).limits(limits)).await.unwrap();
+        let done = runtime.run(MachineRun::new(machine, executor.clone()).limits(limits)).await.unwrap();
         assert_eq!(done.machine.ending().unwrap().status, Status::Partial(Limit::WallTime));
         let made = executor.0.seen.lock().unwrap().len();
         assert!(made <= 2 * SLICE, "{made} calls were made after the time was up, alone: {alone}");
@@ -367,7 +372,7 @@ async fn driver_sees_a_cancel_and_a_pause_within_a_slice_of_many_calls() {
         let answers = Answers { alone, ..Answers::default() };
         let executor = Arc::new(First(answers, Mutex::new(Some(move || _ = told.send(())))));
         let limits = Limits::new().tool_calls(u64::MAX);
-        let job = Job::new(machine, executor.clone()).limits(limits);
+        let job = MachineRun::new(machine, executor.clone()).limits(limits);
         let run = runtime(MemoryJournal::new()).start(job);
         let control = run.control().clone();
         tell.await.unwrap();
@@ -391,10 +396,10 @@ async fn many_calls_are_all_made_once_and_survive_a_crash() {
         let limits = Limits::new().tool_calls(u64::MAX);
         let stopping = FaultyJournal::new(journal.clone()).stop_after_records(1_500);
         let (before, after) = (answers(), answers());
-        let job = Job::new(Calls::at_once(CALLS), before.clone()).id(RunId::new("r")).limits(limits);
+        let job = MachineRun::new(Calls::at_once(CALLS), before.clone()).id(RunId::new("r")).limits(limits);
         assert!(runtime(stopping).run(job).await.is_err());
-        let job =
-            Job::resume(RunId::new("r"), after.clone(), |_, _| Ok(Calls::at_once(CALLS))).limits(limits);
+        let job = MachineRun::resume(RunId::new("r"), after.clone(), |_, _| Ok(Calls::at_once(CALLS)))
+            .limits(limits);
         let done = runtime(journal.clone()).run(job).await.unwrap();
         assert_eq!(done.machine.done.len() as u64, CALLS);
         let mut all = [performed(&before), performed(&after)].concat();
@@ -416,10 +421,12 @@ async fn resuming_a_run_of_many_records_lets_others_have_the_thread() {
     let journal = MemoryJournal::new();
     let limits = Limits::new().tool_calls(u64::MAX);
     let stopping = FaultyJournal::new(journal.clone()).stop_after_records(40_000);
-    let job =
-        Job::new(Calls::at_once(CALLS), Arc::new(Answers::default())).id(RunId::new("r")).limits(limits);
+    let job = MachineRun::new(Calls::at_once(CALLS), Arc::new(Answers::default()))
+        .id(RunId::new("r"))
+        .limits(limits);
     assert!(runtime(stopping).run(job).await.is_err());
-    let job = Job::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(CALLS)));
+    let job =
+        MachineRun::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(CALLS)));
     let job = job.limits(limits);
     let runtime = runtime(journal);
     let mut resumed = std::pin::pin!(runtime.run(job));

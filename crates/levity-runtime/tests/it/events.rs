@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use levity_core::EventKind;
-use levity_runtime::{Events, Job, Runtime};
+use levity_runtime::{Events, MachineRun, Runtime};
 
 use crate::driving::{Answers, Calls};
 
@@ -9,8 +9,8 @@ use crate::driving::{Answers, Calls};
 async fn a_listener_that_does_not_listen_holds_up_nobody_and_is_told_what_it_missed() {
     let calls = Events::CAPACITY as u64;
     let limits = levity_core::Limits::new().tool_calls(calls * 2);
-    let mut run =
-        Runtime::new().start(Job::new(Calls::at_once(calls), Arc::new(Answers::default())).limits(limits));
+    let mut run = Runtime::new()
+        .start(MachineRun::new(Calls::at_once(calls), Arc::new(Answers::default())).limits(limits));
     let mut events = run.events();
     let done = (&mut run).await.unwrap();
     assert_eq!(done.run, *run.id());
@@ -28,7 +28,7 @@ async fn a_listener_that_does_not_listen_holds_up_nobody_and_is_told_what_it_mis
 
 #[tokio::test]
 async fn listeners_get_the_same_and_late_ones_get_the_rest() {
-    let mut run = Runtime::new().start(Job::new(Calls::at_once(2), Arc::new(Answers::default())));
+    let mut run = Runtime::new().start(MachineRun::new(Calls::at_once(2), Arc::new(Answers::default())));
     let (mut first, mut second) = (run.events(), run.events());
     let mut all = Vec::new();
     while let Some(event) = first.next().await {

@@ -10,7 +10,7 @@ use levity_core::{
     MachineKind, Opened, Outcome, Record, RunId, RunQuery, Status, Timestamp, ToolCall, ToolOutput,
     ToolResult,
 };
-use levity_runtime::{Durability, FileJournal, Job, Runtime};
+use levity_runtime::{Durability, FileJournal, MachineRun, Runtime};
 use levity_test::conformance;
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ async fn a_file_is_lines_of_json_that_anybody_can_read() {
     let folder = Folder::new();
     let executor = Arc::new(Answers::default());
     let runtime = Runtime::new().with_journal(folder.journal());
-    runtime.run(Job::new(Calls::at_once(2), executor).id(run())).await.unwrap();
+    runtime.run(MachineRun::new(Calls::at_once(2), executor).id(run())).await.unwrap();
     let text = fs::read_to_string(folder.file()).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0], json!({"levity_journal": 1, "run": "r"}));
@@ -266,7 +266,7 @@ async fn names_that_are_no_file_names_are_refused() {
 #[tokio::test]
 async fn a_run_that_is_only_looked_for_leaves_no_file() {
     let folder = Folder::new();
-    let job = Job::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
+    let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
     assert!(Runtime::new().with_journal(folder.journal()).run(job).await.is_err());
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{
     Ask, Child, ChildRun, CostBound, Decision, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
-    Executor, Input, Limit, Limits, Machine, MachineKind, Message, ModelCall, Offer, Outcome, Permit,
-    PrepareCx, Prepared, Request, Response, RunId, RuntimeError, Status, Step, ToolCall, ToolError,
+    Executor, Input, Limit, Limits, Machine, MachineKind, MachineOutput, Message, ModelCall, Offer, Outcome,
+    Permit, PrepareCx, Prepared, Request, Response, RunId, RuntimeError, Status, ToolCall, ToolError,
     ToolOutput, ToolResult,
 };
-use levity_runtime::{Job, MemoryJournal, Runtime};
+use levity_runtime::{MachineRun, MemoryJournal, Runtime};
 use levity_test::{FaultyJournal, ManualWorld};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
@@ -91,7 +91,7 @@ fn runtime(journal: &MemoryJournal) -> Runtime {
 #[tokio::test]
 async fn cancel_ends_a_run_whose_prepare_is_pending() {
     let executor = Hesitant::new(|_| true, parallel());
-    let run = runtime(&MemoryJournal::new()).start(Job::new(Calls::at_once(3), executor.clone()));
+    let run = runtime(&MemoryJournal::new()).start(MachineRun::new(Calls::at_once(3), executor.clone()));
     executor.asked.notified().await;
     run.control().cancel("enough").await.unwrap();
     let done = run.await.unwrap();
@@ -104,7 +104,7 @@ async fn wall_time_ends_a_run_whose_prepare_is_pending() {
     let (world, executor) = (ManualWorld::new(), Hesitant::new(|_| true, parallel()));
     let limits = Limits::new().wall_time(Duration::from_secs(2));
     let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world.clone());
-    let run = runtime.start(Job::new(Calls::one_by_one(1), executor.clone()).limits(limits));
+    let run = runtime.start(MachineRun::new(Calls::one_by_one(1), executor.clone()).limits(limits));
     executor.asked.notified().await;
     world.advance(Duration::from_secs(3));
     let done = run.await.unwrap();
@@ -115,7 +115,7 @@ async fn wall_time_ends_a_run_whose_prepare_is_pending() {
 #[tokio::test]
 async fn pause_is_seen_while_a_prepare_is_pending_and_nothing_begins_before_the_resume() {
     let executor = Hesitant::new(|_| true, parallel());
-    let run = runtime(&MemoryJournal::new()).start(Job::new(Calls::one_by_one(1), executor.clone()));
+    let run = runtime(&MemoryJournal::new()).start(MachineRun::new(Calls::one_by_one(1), executor.clone()));
     executor.asked.notified().await;
     let control = run.control().clone();
     control.pause().await.unwrap();
@@ -133,7 +133,7 @@ async fn calls_behind_one_whose_prepare_is_pending_keep_their_order() {
     for (prepared, together) in [(parallel(), true), (parallel().alone(), false)] {
         let executor = Hesitant::new(|effect| is_call(effect, 0), prepared);
         let journal = MemoryJournal::new();
-        let job = Job::new(Calls::at_once(4), executor.clone()).id(RunId::new("r"));
+        let job = MachineRun::new(Calls::at_once(4), executor.clone()).id(RunId::new("r"));
         let run = runtime(&journal).start(job);
         executor.asked.notified().await;
         executor.go.add_permits(1);
@@ -157,12 +157,14 @@ async fn a_call_that_is_forbidden_later_is_answered_and_the_others_are_made() {
         seen: Mutex::default(),
     };
     executor.go.add_permits(3);
-    let job = Job::new(Calls::at_once(3), executor.clone());
+    let job = MachineRun::new(Calls::at_once(3), executor.clone());
     let done = runtime(&MemoryJournal::new()).run(job).await.unwrap();
     assert_eq!((done.machine.done.len(), executor.seen().len()), (3, 3));
     executor.go.add_permits(3);
-    let done =
-        runtime(&MemoryJournal::new()).run(Job::new(Calls::at_once(3), Arc::new(denied))).await.unwrap();
+    let done = runtime(&MemoryJournal::new())
+        .run(MachineRun::new(Calls::at_once(3), Arc::new(denied)))
+        .await
+        .unwrap();
     let denied = Outcome::Denied { reason: "not now".to_owned() };
     assert_eq!(done.machine.done, [denied.clone(), denied.clone(), denied]);
 }
@@ -180,7 +182,7 @@ impl Machine for Asks {
         Value::Null
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         let id = EffectId::new(0);
         match input {
             Input::Begin { run, .. } => {
@@ -207,13 +209,14 @@ async fn an_old_question_is_answered_once_the_executor_says_that_it_answers() {
     let (journal, id) = (MemoryJournal::new(), RunId::new("r"));
     let nobody = Hesitant::new(|_| true, parallel());
     nobody.go.add_permits(1);
-    let job = Job::new(Asks::default(), nobody.clone()).id(id.clone()).park();
+    let job = MachineRun::new(Asks::default(), nobody.clone()).id(id.clone()).park();
     let parked = runtime(&journal).run(job).await.unwrap_err();
     assert!(matches!(parked.error, RuntimeError::Parked { .. }), "{}", parked.error);
     // Whoever resumes it has to wait to know who answers.
     let somebody = Hesitant::new(|_| true, parallel().answered(true));
-    let resume =
-        |executor: &Arc<Hesitant>| Job::resume(id.clone(), executor.clone(), |_, _| Ok(Asks::default()));
+    let resume = |executor: &Arc<Hesitant>| {
+        MachineRun::resume(id.clone(), executor.clone(), |_, _| Ok(Asks::default()))
+    };
     let run = runtime(&journal).start(resume(&somebody));
     somebody.asked.notified().await;
     somebody.go.add_permits(1);
@@ -235,7 +238,7 @@ impl Machine for CallsModel {
         Value::Null
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => {
                 let call = ModelCall::new("main", Request::new(), Offer::None);
@@ -259,7 +262,7 @@ impl Machine for CallsModel {
 async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
     let prepared = || parallel().cost(CostBound::new(10).with_output(10));
     let resume = |executor: &Arc<Hesitant>, limits| {
-        let job = Job::resume(RunId::new("r"), executor.clone(), |_, _| Ok(CallsModel::default()));
+        let job = MachineRun::resume(RunId::new("r"), executor.clone(), |_, _| Ok(CallsModel::default()));
         job.limits(limits)
     };
     for (tokens, status) in [(Some(1_000), Status::Complete), (None, Status::Complete)] {
@@ -267,7 +270,7 @@ async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
         let journal = MemoryJournal::new();
         let quick = Hesitant::new(|_| false, prepared());
         let stopping = FaultyJournal::new(journal.clone()).stop_after_records(2);
-        let job = Job::new(CallsModel::default(), quick).id(RunId::new("r")).limits(limits);
+        let job = MachineRun::new(CallsModel::default(), quick).id(RunId::new("r")).limits(limits);
         let stopped = Runtime::new().with_journal(stopping).with_world(ManualWorld::new()).run(job).await;
         assert!(stopped.is_err());
         let slow = Hesitant::new(|_| true, prepared());
@@ -283,10 +286,11 @@ async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
 async fn an_old_question_can_be_decided_while_its_prepare_is_pending() {
     let (journal, id) = (MemoryJournal::new(), RunId::new("r"));
     let nobody = Hesitant::new(|_| false, parallel());
-    let job = Job::new(Asks::default(), nobody.clone()).id(id.clone()).park();
+    let job = MachineRun::new(Asks::default(), nobody.clone()).id(id.clone()).park();
     runtime(&journal).run(job).await.unwrap_err();
     let slow = Hesitant::new(|_| true, parallel().answered(true));
-    let run = runtime(&journal).start(Job::resume(id.clone(), slow.clone(), |_, _| Ok(Asks::default())));
+    let run =
+        runtime(&journal).start(MachineRun::resume(id.clone(), slow.clone(), |_, _| Ok(Asks::default())));
     slow.asked.notified().await;
     let ask = Ask::new(id, EffectId::new(0), ToolCall::new("c", "tool", json!({})), "why not");
     run.control().decide(&ask, Decision::Allow).await.unwrap();
@@ -298,6 +302,6 @@ async fn an_old_question_can_be_decided_while_its_prepare_is_pending() {
 async fn a_question_that_nobody_answers_is_denied_without_a_handle() {
     let executor = Hesitant::new(|_| true, parallel());
     executor.go.add_permits(1);
-    let done = runtime(&MemoryJournal::new()).run(Job::new(Asks::default(), executor)).await.unwrap();
+    let done = runtime(&MemoryJournal::new()).run(MachineRun::new(Asks::default(), executor)).await.unwrap();
     assert!(done.machine.0.unwrap().text.contains("nobody is there to ask"));
 }

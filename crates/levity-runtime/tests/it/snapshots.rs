@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use levity_core::{
     Child, ChildRun, Effect, EffectCx, EffectId, Ending, Eventual, Executor, Input, Journal, Limits, Machine,
-    MachineKind, Outcome, PrepareCx, Prepared, RunId, Status, Step, ToolCall, ToolError, ToolRun,
+    MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, RunId, Status, ToolCall, ToolError, ToolRun,
 };
 use levity_driver::{DriverSettings, Meter, RunDriver, RunSnapshot};
-use levity_runtime::{FileJournal, Job, MemoryJournal, Runtime};
+use levity_runtime::{FileJournal, MachineRun, MemoryJournal, Runtime};
 use levity_test::FaultyJournal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ struct Twos {
 }
 
 impl Twos {
-    fn want(&mut self, step: &mut Step) {
+    fn want(&mut self, step: &mut MachineOutput) {
         let call = ToolCall::new(format!("c{}", self.begun), "tool", json!({ "number": self.begun }));
         step.want(EffectId::new(self.begun), Effect::Tool(ToolRun::new(call)));
         self.begun += 1;
@@ -47,7 +47,7 @@ impl Machine for Twos {
         serde_json::to_value(self).unwrap()
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => (0..2).for_each(|_| self.want(step)),
             Input::Finished { effect, .. } => {
@@ -75,14 +75,14 @@ fn run() -> RunId {
 async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
     let failing = FaultyJournal::new(journal.clone()).fail_from(60);
     let runtime = Runtime::new().with_journal(failing);
-    let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
+    let job = MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run());
     runtime.run(job).await.unwrap_err();
     let latest = journal.open_latest(&run()).await.unwrap();
     let (snapshot, tail) = (latest.snapshot.unwrap(), latest.records);
     assert!(snapshot.seq > 100 && tail.len() < 100, "{} and {}", snapshot.seq, tail.len());
     drop(latest.log);
     let (executor, runtime) = (Arc::new(Answers::default()), Runtime::new().with_journal(journal.clone()));
-    let done = runtime.run(Job::resume(run(), executor.clone(), Twos::restore)).await.unwrap();
+    let done = runtime.run(MachineRun::resume(run(), executor.clone(), Twos::restore)).await.unwrap();
     let records = journal.read(&run()).await.unwrap();
     let folded = levity_runtime::replay(&run(), &records, Twos::restore).unwrap();
     assert_eq!(done.machine, folded.machine, "the snapshot and all records come to the same");
@@ -117,12 +117,12 @@ async fn snapshots_are_taken_however_often_a_run_is_opened() {
     let folder = Folder::new();
     let journal = folder.journal().with_snapshot_interval(4_000);
     let first = FaultyJournal::new(journal.clone()).fail_from(5);
-    let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
+    let job = MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run());
     Runtime::new().with_journal(first).run(job).await.unwrap_err();
     // Each process appends far less than the interval.
     for _ in 0..20 {
         let some = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(4));
-        some.run(Job::resume(run(), Arc::new(Answers::default()), Twos::restore)).await.unwrap_err();
+        some.run(MachineRun::resume(run(), Arc::new(Answers::default()), Twos::restore)).await.unwrap_err();
     }
     let latest = journal.open_latest(&run()).await.unwrap();
     let seq = latest.snapshot.unwrap().seq;
@@ -152,7 +152,7 @@ impl Machine for Parent {
         json!(self.0)
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => {
                 step.want(EffectId::new(0), Effect::Child(ChildRun::new("twos", json!("Work."))));
@@ -194,7 +194,7 @@ async fn child_goes_on_from_its_records_when_its_snapshot_is_of_another_version(
     let journal = folder.journal().with_snapshot_interval(2_000);
     let executor = || Arc::new(WithChild(Arc::new(Answers::default())));
     let failing = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(60));
-    failing.run(Job::new(Parent::default(), executor()).id(run())).await.unwrap_err();
+    failing.run(MachineRun::new(Parent::default(), executor()).id(run())).await.unwrap_err();
     let child = RunId::new("r.0");
     let before = journal.read(&child).await.unwrap().len();
     let file = folder.0.join(".r.0.snapshot");
@@ -204,7 +204,7 @@ async fn child_goes_on_from_its_records_when_its_snapshot_is_of_another_version(
     let again = executor();
     let restore = |_: &MachineKind, _: &Value| Ok(Parent::default());
     let runtime = Runtime::new().with_journal(journal.clone());
-    runtime.run(Job::resume(run(), again.clone(), restore)).await.unwrap();
+    runtime.run(MachineRun::resume(run(), again.clone(), restore)).await.unwrap();
     let records = journal.read(&child).await.unwrap();
     assert!(records.len() > before && before > 50, "{before} and {}", records.len());
     let performed = again.0.seen.lock().unwrap().len() as u64;
@@ -219,7 +219,7 @@ async fn snapshot_of_another_past_is_not_used() {
     let path = folder.0.join("runs.db");
     let journal = levity_runtime::SqliteJournal::new(&path).unwrap().with_snapshot_interval(2_000);
     let failing = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(60));
-    let job = Job::new(Twos::default(), Arc::new(Answers::default())).id(run());
+    let job = MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run());
     failing.run(job).await.unwrap_err();
     let seq = journal.open_latest(&run()).await.unwrap().snapshot.unwrap().seq;
     // Somebody has changed the record before the snapshot by hand.
@@ -235,7 +235,7 @@ async fn snapshot_of_another_past_is_not_used() {
 async fn with_snapshot(folder: &Folder) -> FileJournal {
     let journal = folder.journal().with_snapshot_interval(20_000);
     let runtime = Runtime::new().with_journal(journal.clone());
-    runtime.run(Job::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
+    runtime.run(MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
     journal
 }
 
@@ -276,7 +276,7 @@ async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
     fs::remove_file(&file).unwrap();
     let runtime = Runtime::new().with_journal(folder.journal());
     let other = Twos { done: vec!["another".to_owned()], ..Twos::default() };
-    runtime.run(Job::new(other, Arc::new(Answers::default())).id(run())).await.unwrap();
+    runtime.run(MachineRun::new(other, Arc::new(Answers::default())).id(run())).await.unwrap();
     let latest = journal.open_latest(&run()).await.unwrap();
     assert!(latest.snapshot.is_none());
     drop(latest);
@@ -288,7 +288,7 @@ async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
 async fn every_prefix_and_the_rest_come_to_the_same_as_all_records() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone());
-    runtime.run(Job::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
+    runtime.run(MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
     let records = journal.records(&run());
     let settings = || {
         let mut settings = DriverSettings::new(Arc::new(Meter::new(Default::default(), None)));

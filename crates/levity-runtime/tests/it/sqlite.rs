@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use levity_core::{
-    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind,
-    Limits, MachineKind, OpenRun, Opened, Outcome, Post, Record, RunId, RunQuery, RunState, RunSummary,
-    Timestamp, ToolCall, ToolOutput, ToolResult,
+    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError,
+    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Outcome, Record, RunId, RunQuery, RunRequest,
+    RunState, RunSummary, Timestamp, ToolCall, ToolOutput, ToolResult,
 };
-use levity_runtime::{Durability, Job, Runtime, SqliteJournal};
+use levity_runtime::{Durability, MachineRun, Runtime, SqliteJournal};
 use levity_test::{ManualWorld, conformance};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ impl Journal for Alternating {
         self.next().remove(run).await
     }
 
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         self.next().post(run, post).await
     }
 }
@@ -159,7 +159,7 @@ async fn a_file_is_tables_that_anybody_can_read() {
     let folder = Folder::new();
     let executor = Arc::new(Answers::default());
     let runtime = Runtime::new().with_journal(folder.journal());
-    runtime.run(Job::new(Calls::at_once(2), executor).id(run())).await.unwrap();
+    runtime.run(MachineRun::new(Calls::at_once(2), executor).id(run())).await.unwrap();
     let sql = folder.sql();
     let state: (i64, String) = sql
         .query_row("SELECT state, status FROM runs WHERE id = 'r'", [], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -310,7 +310,7 @@ async fn long_texts_come_back_and_what_could_not_is_not_written() {
 async fn a_run_that_is_only_looked_for_leaves_nothing() {
     let folder = Folder::new();
     let journal = folder.journal();
-    let job = Job::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
+    let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
     assert!(Runtime::new().with_journal(journal.clone()).run(job).await.is_err());
     // Whatever comes next is written after it was let go of.
     assert!(!journal.remove(&RunId::new("nobody")).await.unwrap());
@@ -325,8 +325,8 @@ async fn a_thousand_runs_at_once_are_all_whole() {
     let mut runs = tokio::task::JoinSet::new();
     for number in 0..1_000 {
         let runtime = Runtime::new().with_journal(journals[number % 2].clone());
-        let job =
-            Job::new(Calls::at_once(3), Arc::new(Answers::default())).id(RunId::from(format!("r{number}")));
+        let job = MachineRun::new(Calls::at_once(3), Arc::new(Answers::default()))
+            .id(RunId::from(format!("r{number}")));
         runs.spawn(async move { runtime.run(job).await });
     }
     while let Some(ended) = runs.join_next().await {
@@ -466,7 +466,7 @@ async fn a_clock_that_is_set_back_lets_no_two_write() {
     second.advance(Duration::from_secs(36_000));
     let mut newest = behind.open(&run()).await.unwrap();
     assert_eq!(kind(other.log.posted().await), JournalErrorKind::Fenced);
-    ahead.post(&run(), &Post::Command(Command::Pause)).await.unwrap();
+    ahead.post(&run(), &RunRequest::Command(ControlCommand::Pause)).await.unwrap();
     assert_eq!(newest.log.posted().await.unwrap().len(), 1);
     assert_eq!(behind.read(&run()).await.unwrap().len(), 3);
 }
@@ -561,7 +561,7 @@ async fn posts_are_limited_and_come_from_other_journals_too() {
     let folder = Folder::new();
     let (journal, other) = (folder.journal(), folder.journal());
     let mut open = journal.open(&run()).await.unwrap();
-    let post = Post::Command(Command::Pause);
+    let post = RunRequest::Command(ControlCommand::Pause);
     assert_eq!(kind(other.post(&run(), &post).await), JournalErrorKind::Refused, "it has no records yet");
     add(&mut open, 0, "").await.unwrap();
     // One who waited and gave up, as `select!` does, has lost nothing.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use levity_core::{
-    Command, Digest, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalErrorKind, Limits,
-    MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState, RunSummary, Status, Timestamp,
+    ControlCommand, Digest, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalErrorKind,
+    Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState, RunSummary, Status, Timestamp,
 };
 use levity_runtime::{Durability, FileJournal, MemoryJournal, SqliteJournal};
 use rusqlite::Connection;
@@ -87,9 +87,11 @@ impl Dice {
             }
             5 | 6 => Entry::finished(effect, Outcome::Unknown),
             7 => Entry::Cleared { effect },
-            8 => Entry::Commanded(Command::Pause),
-            9 => Entry::Commanded(Command::Resume),
-            10 => Entry::Commanded(Command::Cancel { reason: "x".repeat(self.below(2) as usize * 70_000) }),
+            8 => Entry::Commanded(ControlCommand::Pause),
+            9 => Entry::Commanded(ControlCommand::Resume),
+            10 => Entry::Commanded(ControlCommand::Cancel {
+                reason: "x".repeat(self.below(2) as usize * 70_000),
+            }),
             _ => match self.below(4) {
                 0 => Entry::Ended(Status::Complete),
                 1 => Entry::Ended(Status::Cancelled { reason: "y".repeat(self.below(2) as usize * 70_000) }),
@@ -251,7 +253,7 @@ async fn by_whatever_name_a_file_is_opened_its_runs_have_one_driver() {
     assert_eq!(other.open(&run).await.map(drop).unwrap_err().kind(), JournalErrorKind::Busy);
     assert!(
         open.log
-            .append(&[Record::new(1, Timestamp::from_millis(2), Entry::Commanded(Command::Pause))])
+            .append(&[Record::new(1, Timestamp::from_millis(2), Entry::Commanded(ControlCommand::Pause))])
             .await
             .is_ok()
     );
@@ -275,7 +277,7 @@ async fn a_file_that_was_taken_away_or_replaced_takes_no_more_records() {
             let fresh = folder.sqlite();
             fresh.open(&run).await.unwrap().log.append(&records(1, vec![opened(false)])).await.unwrap();
         }
-        let more = [Record::new(1, Timestamp::from_millis(2), Entry::Commanded(Command::Pause))];
+        let more = [Record::new(1, Timestamp::from_millis(2), Entry::Commanded(ControlCommand::Pause))];
         assert!(open.log.append(&more).await.is_err(), "replaced: {replaced}");
         assert!(journal.read(&run).await.is_err(), "replaced: {replaced}");
         assert!(journal.open(&RunId::new("q")).await.is_err(), "replaced: {replaced}");
@@ -316,7 +318,7 @@ async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
     let text = "x".repeat(1_000);
     let entries = (0..4_000).map(|n| match n {
         0 => opened(false),
-        _ => Entry::Commanded(Command::Cancel { reason: text.clone() }),
+        _ => Entry::Commanded(ControlCommand::Cancel { reason: text.clone() }),
     });
     let all = records(1, entries.collect());
     let path = folder.0.join("runs/r.jsonl");
@@ -339,7 +341,7 @@ async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
     assert!(watcher.join().unwrap().into_iter().all(|len| len == 0 || len == whole));
     // It is the same log as before: locked, at its end, and in its place.
     assert_eq!(journal.open(&RunId::new("r")).await.map(drop).unwrap_err().kind(), JournalErrorKind::Busy);
-    let more = Record::new(4_000, Timestamp::from_millis(2), Entry::Commanded(Command::Pause));
+    let more = Record::new(4_000, Timestamp::from_millis(2), Entry::Commanded(ControlCommand::Pause));
     open.log.append(std::slice::from_ref(&more)).await.unwrap();
     drop(open);
     assert_eq!(journal.read(&RunId::new("r")).await.unwrap().len(), 4_001);

@@ -12,7 +12,7 @@ use super::host::Inner;
 use super::methods::Done;
 use super::tasks::runs;
 use crate::access::Caller;
-use crate::runs::{Outcome, Runs};
+use crate::runs::{RunOutcome, Runs};
 
 /// How many tasks are listed.
 const LISTED: usize = 200;
@@ -51,7 +51,7 @@ pub(super) async fn status(host: &Arc<Inner>, which: Which) -> Result<Value> {
     let id = RunId::new(note.task.as_str());
     let mut told = brief(runs, &note);
     let live = runs.get(&id);
-    if let Some(Outcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
+    if let Some(RunOutcome::Stopped(cause)) = live.as_ref().and_then(|run| run.ended()) {
         told["state"] = "stopped".into();
         told["error"] = cause.to_string().into();
         return Ok(told);

@@ -15,7 +15,7 @@ use super::host::Inner;
 use super::methods::Done;
 use super::notice::Notice;
 use super::{files, signal};
-use crate::runs::{LiveRun, Order, Outcome, Runs, Standing};
+use crate::runs::{LiveRun, NewRun, RunOutcome, RunStatus, Runs};
 use crate::shown::ShownArgs;
 
 #[derive(Deserialize)]
@@ -82,7 +82,7 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     }
     runs.room()?;
     let note = book(host, runs, task, wanted.done, &wanted.prompt).await?;
-    let started = runs.start(Order::new(wanted.prompt.as_str()).id(id));
+    let started = runs.start(NewRun::new(wanted.prompt.as_str()).id(id));
     drop(booking);
     let run = match started {
         Ok(run) => run.opened().await.map(|()| run),
@@ -170,8 +170,8 @@ fn attend(host: &Arc<Inner>, note: Note, run: Arc<LiveRun>) {
         let outcome = run.outcome().await;
         let Some(host) = weak.upgrade() else { return };
         match outcome {
-            Outcome::Ended(ending) => end(&host, note, ending, run.standing().updated).await,
-            Outcome::Stopped(cause) => host.tell(&Notice::Problem(format!(
+            RunOutcome::Ended(ending) => end(&host, note, ending, run.standing().updated).await,
+            RunOutcome::Stopped(cause) => host.tell(&Notice::Problem(format!(
                 "task {} stopped and goes on when the host is started again: {cause}",
                 note.task
             ))),
@@ -226,7 +226,7 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         return told(host, task, (if good { "complete" } else { "failed" }).to_owned(), named);
     }
     let problem = match runs.standing(&id).await {
-        Ok(Standing { ending: Some(ending), updated, .. }) => return end(host, note, ending, updated).await,
+        Ok(RunStatus { ending: Some(ending), updated, .. }) => return end(host, note, ending, updated).await,
         Ok(_) => match runs.resume(&id).await {
             Ok(run) => {
                 host.tell(&Notice::Resumed { task });

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use levity_core::text::chain;
-use levity_core::{Cause, ControlError, JournalErrorKind, MemoryError, MemoryErrorKind};
+use levity_core::{ControlError, JournalErrorKind, MemoryError, MemoryErrorKind, SharedError};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -103,7 +103,7 @@ impl From<Error> for Problem {
 
 impl Problem {
     /// A run that could not begin, or could not be looked at.
-    fn from_run(error: &Error, cause: &Cause) -> Self {
+    fn from_run(error: &Error, cause: &SharedError) -> Self {
         if let Some(runtime) = runtime_error(cause) {
             match runtime {
                 levity_core::RuntimeError::Exists(_) => {
@@ -142,7 +142,7 @@ impl Problem {
 }
 
 /// The error of the runtime that something came from.
-pub(crate) fn runtime_error(cause: &Cause) -> Option<&levity_core::RuntimeError> {
+pub(crate) fn runtime_error(cause: &SharedError) -> Option<&levity_core::RuntimeError> {
     let mut next = Some(cause.as_error());
     while let Some(error) = next {
         match error.downcast_ref() {
@@ -209,6 +209,6 @@ pub(super) fn told(status: StatusCode, value: &Value) -> Response {
 }
 
 /// What a cause says, with all it came from.
-pub(super) fn told_cause(cause: &Cause) -> String {
+pub(super) fn told_cause(cause: &SharedError) -> String {
     chain(cause)
 }

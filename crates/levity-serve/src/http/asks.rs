@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use levity_core::{Ask, Decision, EffectId, Post, RunId, Wanted};
+use levity_core::{Ask, Decision, EffectId, RunId, RunRequest, Wanted};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -89,7 +89,7 @@ pub(super) async fn decide(
         Some(here) => {
             heard(&api, &run, here, |control| async move { control.decide(&ask, decision).await }).await
         }
-        None => write(&api, &caller, &run, Post::Decide { effect, decision }).await,
+        None => write(&api, &caller, &run, RunRequest::Decide { effect, decision }).await,
     }
 }
 

@@ -23,7 +23,7 @@ use super::target::RunPath;
 use crate::access::Caller;
 use crate::feed::{Given, Reader, Told};
 use crate::quota::{Permit, Quota, QuotaFull};
-use crate::runs::{Outcome, Standing};
+use crate::runs::{RunOutcome, RunStatus};
 
 /// How many bytes of events are put together before they are sent.
 const PIECE: usize = 16 << 10;
@@ -98,7 +98,7 @@ struct Stream {
     id: RunId,
     reader: Reader,
     /// How the run stood when it was read from the journal.
-    standing: Option<Standing>,
+    standing: Option<RunStatus>,
     below: bool,
     fleeting: bool,
     pieces: VecDeque<Bytes>,
@@ -202,7 +202,7 @@ impl Stream {
             // It has ended and been forgotten here since.
             (None, None) => {
                 let standing = self.api.runs.standing_for(&self.caller, &root(&self.id)).await;
-                standing.unwrap_or_else(|_| Standing::default())
+                standing.unwrap_or_else(|_| RunStatus::default())
             }
         };
         let mut end = json!({
@@ -210,7 +210,7 @@ impl Stream {
             "state": standing.state(),
             "status": standing.ending.as_ref().map(|ending| &ending.status),
         });
-        if let Some(Outcome::Stopped(cause)) = run.and_then(|run| run.ended()) {
+        if let Some(RunOutcome::Stopped(cause)) = run.and_then(|run| run.ended()) {
             end["stopped"] = told_cause(&cause).into();
         }
         put(text, "end", &end);

@@ -14,12 +14,12 @@ use super::asks::ask_json;
 use super::input::root;
 use super::target::RunPath;
 use crate::access::Caller;
-use crate::runs::{LiveRun, Outcome, Standing};
+use crate::runs::{LiveRun, RunOutcome, RunStatus};
 
 /// A run and all that is told about it.
 pub(super) struct Shown {
     pub(super) id: RunId,
-    standing: Standing,
+    standing: RunStatus,
     asks: Vec<Ask>,
     /// Whether this process drives it.
     here: bool,
@@ -59,7 +59,7 @@ async fn kept(api: &Api, caller: &Caller, id: &RunId, stopped: Option<String>) -
 impl Shown {
     pub(super) async fn live(api: &Api, run: &LiveRun) -> Self {
         let stopped = match run.ended() {
-            Some(Outcome::Stopped(cause)) => Some(told_cause(&cause)),
+            Some(RunOutcome::Stopped(cause)) => Some(told_cause(&cause)),
             _ => None,
         };
         let (standing, here) = (run.standing(), run.ended().is_none());
@@ -86,7 +86,7 @@ impl Shown {
 }
 
 /// What a list shows of a run that is known here.
-pub(super) fn summary_json(id: &RunId, standing: &Standing, here: bool) -> Map<String, Value> {
+pub(super) fn summary_json(id: &RunId, standing: &RunStatus, here: bool) -> Map<String, Value> {
     let mut json = Map::new();
     json.insert("id".into(), json!(id));
     json.insert("state".into(), json!(standing.state()));

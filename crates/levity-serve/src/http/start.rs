@@ -19,7 +19,7 @@ use super::shown::{Shown, shown};
 use super::target::own_conversation;
 use crate::access::Caller;
 use crate::error::Error;
-use crate::runs::{LiveRun, Order};
+use crate::runs::{LiveRun, NewRun};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +63,7 @@ pub(super) async fn start(State(api): State<Arc<Api>>, caller: Caller, request: 
 }
 
 /// What is to be done, if it makes sense.
-fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answered<Order> {
+fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answered<NewRun> {
     let limit = api.settings.goal_limit;
     if is_blank(&wanted.goal) {
         return Err(Problem::invalid("invalid", "`goal` says what to do; it must not be empty or invisible"));
@@ -72,7 +72,7 @@ fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answ
         let message = format!("`goal` has {limit} bytes at most; put what is longer into a file");
         return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "goal_too_long", message));
     }
-    let mut order = Order::new(wanted.goal);
+    let mut order = NewRun::new(wanted.goal);
     if let Some(conversation) = wanted.conversation {
         order = order.conversation(own_conversation(caller, &conversation)?);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use http::StatusCode;
 use levity_core::text::is_blank;
-use levity_core::{Command, ControlError, Message, Post, RunId, RunQuery};
-use levity_runtime::{Control, Runtime, Told};
+use levity_core::{ControlCommand, ControlError, Message, RunId, RunQuery, RunRequest};
+use levity_runtime::{Control, Delivery, Runtime};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
@@ -45,7 +45,7 @@ pub(super) async fn pause(
     let Nothing {} = body_or_default(&api, request).await?;
     match here(&api, &id) {
         Some(here) => heard(&api, &id, here, |control| async move { control.pause().await }).await,
-        None => write_all(&api, &caller, &id, Command::Pause).await,
+        None => write_all(&api, &caller, &id, ControlCommand::Pause).await,
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn cancel(
             let here = Here { way: Way::Cancel, ..here };
             heard(&api, &id, here, |control| async move { control.cancel(reason).await }).await
         }
-        None => write(&api, &caller, &id, Post::Command(Command::Cancel { reason })).await,
+        None => write(&api, &caller, &id, RunRequest::Command(ControlCommand::Cancel { reason })).await,
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn say(
         }
         None => {
             let message = Arc::new(Message::user(text));
-            write(&api, &caller, &id, Post::Command(Command::Say { message })).await
+            write(&api, &caller, &id, RunRequest::Command(ControlCommand::Say { message })).await
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) async fn resume(
     }
     not_ended(&api, &caller, &id).await?;
     if is_driven(&api, &caller, &id).await? {
-        return write_all(&api, &caller, &id, Command::Resume).await;
+        return write_all(&api, &caller, &id, ControlCommand::Resume).await;
     }
     let run = api.runs.resume_for(&caller, &id).await?;
     match here(&api, &id) {
@@ -147,7 +147,7 @@ where
 }
 
 /// Writes into the journal of a run that nobody drives, or leaves word for the process that does.
-pub(super) async fn write(api: &Api, caller: &Caller, id: &RunId, post: Post) -> Answered {
+pub(super) async fn write(api: &Api, caller: &Caller, id: &RunId, post: RunRequest) -> Answered {
     not_ended(api, caller, id).await?;
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let told = api.runs.with_journal(caller, async move { Ok(runtime.tell(&run, post).await) }).await??;
@@ -155,7 +155,7 @@ pub(super) async fn write(api: &Api, caller: &Caller, id: &RunId, post: Post) ->
 }
 
 /// The same for what runs below must hear, too; all of them hear it, whether or not anybody waits.
-async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: Command) -> Answered {
+async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: ControlCommand) -> Answered {
     not_ended(api, caller, id).await?;
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let place = api.runs.journal_place(caller).await?;
@@ -176,23 +176,23 @@ async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: Command) -> 
 async fn tell_all(
     runtime: &Runtime,
     id: &RunId,
-    command: Command,
-) -> Result<Told, levity_core::RuntimeError> {
-    let told = runtime.tell(id, Post::Command(command.clone())).await?;
-    if told == Told::Posted {
+    command: ControlCommand,
+) -> Result<Delivery, levity_core::RuntimeError> {
+    let told = runtime.tell(id, RunRequest::Command(command.clone())).await?;
+    if told == Delivery::Posted {
         for below in runtime.journal().list(&RunQuery::new().below(id.clone())).await? {
             if below.run != *id && below.status.is_none() {
                 // One that has ended meanwhile needs no telling.
-                let _ = runtime.tell(&below.run, Post::Command(command.clone())).await;
+                let _ = runtime.tell(&below.run, RunRequest::Command(command.clone())).await;
             }
         }
     }
     Ok(told)
 }
 
-fn name(told: Told) -> &'static str {
+fn name(told: Delivery) -> &'static str {
     match told {
-        Told::Posted => "posted",
+        Delivery::Posted => "posted",
         _ => "written",
     }
 }

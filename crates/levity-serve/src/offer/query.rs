@@ -6,8 +6,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use levity_core::text::{chain, clipped, json_problem};
 use levity_core::{
-    Ask, Cause, ConversationId, Decision, EffectId, Ending, Event, EventKind, Message, Part, Role, RunId,
-    Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolSpec, Wanted,
+    Ask, ConversationId, Decision, EffectId, Ending, Event, EventKind, Message, Part, Role, RunId,
+    SharedError, Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolSpec, Wanted,
 };
 use levity_memory::conversation_id_fits;
 use serde::Deserialize;
@@ -19,7 +19,7 @@ use crate::access::{Caller, TokenScope};
 use crate::error::Error;
 use crate::mcp::{Call, Client, ClientModel, ElicitForm, ElicitReply, Fault, Handler, Reply};
 use crate::runner::Runner;
-use crate::runs::{LiveRun, Order, Outcome, Runs};
+use crate::runs::{LiveRun, NewRun, RunOutcome, Runs};
 use crate::shown::{ShownArgs, visible};
 
 /// Makes the agent that answers a query, with the model of the client that asks.
@@ -37,7 +37,7 @@ pub trait ClientAgent: Send + Sync {
     ///
     /// # Errors
     /// When it cannot be made.
-    fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, Cause>;
+    fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, SharedError>;
 }
 
 impl<F, R, E> ClientAgent for F
@@ -46,8 +46,8 @@ where
     R: Runner + 'static,
     E: std::error::Error + Send + Sync + 'static,
 {
-    fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, Cause> {
-        Ok(Arc::new(self(model).map_err(Cause::new)?))
+    fn make(&self, model: ClientModel) -> Result<Arc<dyn Runner>, SharedError> {
+        Ok(Arc::new(self(model).map_err(SharedError::new)?))
     }
 }
 
@@ -182,7 +182,7 @@ impl Query {
         let id = RunId::from(client.caller().own(id.as_str()));
         let root = id.clone();
         let whole = history.clone();
-        let mut order = Order::new(args.prompt).id(id).on_event(move |event| {
+        let mut order = NewRun::new(args.prompt).id(id).on_event(move |event| {
             if let Some(history) = history.as_ref().filter(|_| event.run == root) {
                 history.lock().unwrap_or_else(PoisonError::into_inner).note(event);
             }
@@ -274,7 +274,7 @@ impl Drop for Leash {
 }
 
 /// Tells the client how far a run is, has it asked what the run asks, and waits for the end.
-async fn follow(run: &LiveRun, call: &Call, mut heard: watch::Receiver<News>) -> Outcome {
+async fn follow(run: &LiveRun, call: &Call, mut heard: watch::Receiver<News>) -> RunOutcome {
     let mut deciding = FuturesUnordered::new();
     let mut asked: Vec<Ask> = Vec::new();
     let mut outcome = std::pin::pin!(run.outcome());
@@ -374,11 +374,11 @@ fn decided(ask: &Ask, is_whole: bool, said: &Value) -> Decision {
 fn reply(
     run: &LiveRun,
     session: Option<&ConversationId>,
-    outcome: &Outcome,
+    outcome: &RunOutcome,
     history: &Histories,
 ) -> Result<Reply, Fault> {
     match outcome {
-        Outcome::Ended(ending) if ending.status.is_answer() => {
+        RunOutcome::Ended(ending) if ending.status.is_answer() => {
             let mut value = told(run, session, ending);
             if let Some(history) = history {
                 let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
@@ -388,7 +388,7 @@ fn reply(
             }
             Ok(Reply { value: Some(value), ..Reply::text(ending.text.clone()) })
         }
-        Outcome::Ended(ending) => {
+        RunOutcome::Ended(ending) => {
             let reached = match ending.text.trim() {
                 "" => String::new(),
                 text => format!(" What it had reached: {}", clipped(text, SHOWN_TEXT)),
@@ -396,7 +396,7 @@ fn reply(
             let why = why(&ending.status);
             Err(ToolError::failed(format!("run `{}` gave no answer: {why}.{reached}", run.id())).into())
         }
-        Outcome::Stopped(cause) => {
+        RunOutcome::Stopped(cause) => {
             let message = format!("run `{}` could not be driven to its end", run.id());
             Err(ToolError::failed(message).with_source(cause.clone()).into())
         }

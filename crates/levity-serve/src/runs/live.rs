@@ -1,13 +1,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use levity_core::{Ask, Cause, Ending, Event, JournalErrorKind, RunId, RunState, RunSummary};
+use levity_core::{Ask, Ending, Event, JournalErrorKind, RunId, RunState, RunSummary, SharedError};
 use levity_runtime::Control;
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 use crate::feed::{Feed, Reader};
-use crate::runs::Standing;
+use crate::runs::RunStatus;
 use crate::runs::tell::Lines;
 
 /// A run that is under way here, or was.
@@ -17,7 +17,7 @@ pub struct LiveRun {
     pub(super) tenant: Option<Arc<str>>,
     feed: Arc<Feed>,
     control: OnceLock<Control>,
-    standing: Mutex<Standing>,
+    standing: Mutex<RunStatus>,
     stage: watch::Sender<Stage>,
     pub(super) lines: Lines,
 }
@@ -26,20 +26,20 @@ pub struct LiveRun {
 enum Stage {
     Preparing,
     Open,
-    Over(Outcome),
+    Over(RunOutcome),
 }
 
 /// What became of a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum RunOutcome {
     /// It has ended; how is in the ending.
     Ended(Arc<Ending>),
     /// It could not be driven to its end. What it has in the journal can be gone on with.
-    Stopped(Cause),
+    Stopped(SharedError),
 }
 
-impl Outcome {
+impl RunOutcome {
     /// How the run ended, if it did.
     pub fn ending(&self) -> Option<&Ending> {
         match self {
@@ -61,7 +61,7 @@ impl Outcome {
 }
 
 impl LiveRun {
-    pub(super) fn new(id: RunId, tenant: Option<Arc<str>>, feed: Arc<Feed>, standing: Standing) -> Self {
+    pub(super) fn new(id: RunId, tenant: Option<Arc<str>>, feed: Arc<Feed>, standing: RunStatus) -> Self {
         let stage = watch::Sender::new(Stage::Preparing);
         let (control, standing, lines) = (OnceLock::new(), Mutex::new(standing), Lines::default());
         Self { id, tenant, feed, control, standing, stage, lines }
@@ -73,7 +73,7 @@ impl LiveRun {
     }
 
     /// How the run stands.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> RunStatus {
         self.state().clone()
     }
 
@@ -88,7 +88,7 @@ impl LiveRun {
         summary
     }
 
-    fn state(&self) -> MutexGuard<'_, Standing> {
+    fn state(&self) -> MutexGuard<'_, RunStatus> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl LiveRun {
         let mut stage = self.stage.subscribe();
         let stage = stage.wait_for(|stage| !matches!(stage, Stage::Preparing)).await;
         match stage.as_deref() {
-            Ok(Stage::Over(Outcome::Stopped(cause))) => {
+            Ok(Stage::Over(RunOutcome::Stopped(cause))) => {
                 Err(Error::Run { run: self.id.clone(), cause: cause.clone() })
             }
             _ => Ok(()),
@@ -132,16 +132,16 @@ impl LiveRun {
     }
 
     /// Waits for the end.
-    pub async fn outcome(&self) -> Outcome {
+    pub async fn outcome(&self) -> RunOutcome {
         let mut stage = self.stage.subscribe();
         match stage.wait_for(|stage| matches!(stage, Stage::Over(_))).await.as_deref() {
             Ok(Stage::Over(outcome)) => outcome.clone(),
-            _ => Outcome::Stopped(Cause::new(Error::NotUnderWay(self.id.clone()))),
+            _ => RunOutcome::Stopped(SharedError::new(Error::NotUnderWay(self.id.clone()))),
         }
     }
 
     /// What became of it, if it is over.
-    pub fn ended(&self) -> Option<Outcome> {
+    pub fn ended(&self) -> Option<RunOutcome> {
         match &*self.stage.borrow() {
             Stage::Over(outcome) => Some(outcome.clone()),
             _ => None,
@@ -175,15 +175,15 @@ impl LiveRun {
     }
 
     /// Says what became of it, unless that was said.
-    pub(super) fn finish(&self, stopped: Option<Cause>) {
+    pub(super) fn finish(&self, stopped: Option<SharedError>) {
         if self.ended().is_some() {
             return;
         }
         self.feed.close();
         let outcome = match (self.state().ending.clone(), stopped) {
-            (Some(ending), _) => Outcome::Ended(ending),
-            (None, Some(cause)) => Outcome::Stopped(cause),
-            (None, None) => Outcome::Stopped(Cause::new("the run told no ending")),
+            (Some(ending), _) => RunOutcome::Ended(ending),
+            (None, Some(cause)) => RunOutcome::Stopped(cause),
+            (None, None) => RunOutcome::Stopped(SharedError::new("the run told no ending")),
         };
         self.stage.send_replace(Stage::Over(outcome));
     }

@@ -9,7 +9,7 @@ use levity_core::{Ask, JournalError, JournalErrorKind, RunId, RunQuery, RunSumma
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{Feed, Runs, Standing};
+use super::{Feed, RunStatus, Runs};
 use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::feed::{Given, Reader};
@@ -123,12 +123,12 @@ impl Runs {
     }
 
     /// As [`standing`](Self::standing), for a client.
-    pub(crate) async fn standing_for(&self, caller: &Caller, id: &RunId) -> Result<Standing> {
+    pub(crate) async fn standing_for(&self, caller: &Caller, id: &RunId) -> Result<RunStatus> {
         if let Some(run) = self.known_here(id) {
             return Ok(run.standing());
         }
         let (runner, run) = (self.inner.runner.clone(), id.clone());
-        self.with_journal(caller, async move { Ok(Standing::of(&run, &runner.history(&run).await?)) }).await
+        self.with_journal(caller, async move { Ok(RunStatus::of(&run, &runner.history(&run).await?)) }).await
     }
 
     /// As [`asks`](Self::asks), for a client.
@@ -146,14 +146,14 @@ impl Runs {
         caller: &Caller,
         id: &RunId,
         after: Option<&str>,
-    ) -> Result<(Reader, Option<Standing>)> {
+    ) -> Result<(Reader, Option<RunStatus>)> {
         if let Some(run) = self.known_here(id) {
             return Ok((run.events(after), None));
         }
         let (runner, run) = (self.inner.runner.clone(), id.clone());
         let read = self.with_journal(caller, async move {
             let events = runner.history(&run).await?;
-            Ok((Feed::kept(run.clone(), &events), Standing::of(&run, &events)))
+            Ok((Feed::kept(run.clone(), &events), RunStatus::of(&run, &events)))
         });
         let (feed, standing) = read.await?;
         Ok((Arc::new(feed).reader(after), Some(standing)))

@@ -7,7 +7,7 @@ use levity_core::{
 /// How a run stands: what its events come to.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Standing {
+pub struct RunStatus {
     /// What it is to do.
     pub goal: String,
     /// When it began; `None` before it is in its journal.
@@ -26,7 +26,7 @@ pub struct Standing {
     waiting: Vec<(RunId, Waiting)>,
 }
 
-impl Standing {
+impl RunStatus {
     pub(crate) fn of_goal(goal: &str) -> Self {
         Self { goal: goal.to_owned(), ..Self::default() }
     }

@@ -7,7 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use levity_loop::Agent;
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, HostLimits};
-use levity_serve::{Gate, Listener, Runs, Token};
+use levity_serve::{AccessControl, Listener, Runs, Token};
 use levity_test::ScriptedModel;
 use levity_tools::FileTools;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Stage {
             .on_notice(move |notice| told.send_modify(|told| told.push(notice.to_string())))
             .build()
             .unwrap();
-        let gate = Gate::new(Token::new(TOKEN).unwrap());
+        let gate = AccessControl::new(Token::new(TOKEN).unwrap());
         let listener = listen(Listener::bind("127.0.0.1:0", gate).await.unwrap());
         let address = listener.address().to_string();
         let (mut served, serving) = (JoinSet::new(), host.clone());

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationQuery, Hints, Message, Model, RunQuery, Status, ToolCx, ToolOutput,
-    World as _,
+    ConversationChange, ConversationId, ConversationQuery, Hints, Message, Model, RunQuery, Status, ToolCx,
+    ToolOutput, World as _,
 };
 use levity_loop::Agent;
 use levity_mcp::{
-    ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder, Wait,
+    ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder, WaitFor,
 };
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_sandbox::Workspace;
 use levity_serve::mcp::{ClientModel, McpServer};
-use levity_serve::{AgentServer, Order, Runs};
+use levity_serve::{AgentServer, NewRun, Runs};
 use levity_test::{FunctionModel, ManualWorld, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -68,7 +68,7 @@ async fn connect(server: AgentServer, set: impl FnOnce(ServersBuilder) -> Server
     let served = tasks.clone();
     let config = ServerConfig::in_process("levity", move || pipe(&server, &mut served.lock().unwrap()));
     let servers = set(Servers::builder().server(config)).start().unwrap();
-    let status = servers.wait(Wait::All).await;
+    let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     Connected { servers, _tasks: tasks }
 }
@@ -196,7 +196,7 @@ async fn passing_sessions_last_an_hour_and_are_bounded() {
     let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, text: String| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
-        let change = Change::at(open.remembered().end).with_messages([Message::user(text)]);
+        let change = ConversationChange::at(open.remembered().end).with_messages([Message::user(text)]);
         open.save(change.when(world.now())).await.unwrap();
     };
     let count = async || sessions.list(&ConversationQuery::new()).await.unwrap().len();
@@ -226,7 +226,8 @@ async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
     let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, bytes: usize| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
-        let change = Change::at(open.remembered().end).with_messages([Message::user("x".repeat(bytes))]);
+        let change =
+            ConversationChange::at(open.remembered().end).with_messages([Message::user("x".repeat(bytes))]);
         open.save(change.when(world.now())).await.unwrap();
     };
     let count = async |start: &str| {
@@ -449,7 +450,7 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
 #[tokio::test]
 async fn a_query_for_which_there_is_no_room_says_so_once() {
     let runs = runs(ScriptedModel::new().hang()).most(1);
-    let _first = runs.start(Order::new("Wait")).unwrap();
+    let _first = runs.start(NewRun::new("Wait")).unwrap();
     let client = plainly(offered(runs.clone())).await;
     let error = client.call("query", json!({"prompt": "Go"})).await.unwrap_err().to_string();
     assert_eq!(error.matches("under way").count(), 1, "{error}");

@@ -9,7 +9,7 @@ use levity_core::{
 };
 use levity_loop::Agent;
 use levity_runtime::{FileJournal, MemoryJournal, Runtime, Watcher};
-use levity_serve::{Error, Item, LiveRun, Order, Outcome, Reader, Runner, Runs, Setup, Started};
+use levity_serve::{Error, Item, LiveRun, NewRun, Reader, RunOutcome, RunSetup, Runner, Runs, Started};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -37,7 +37,7 @@ async fn rest(reader: &mut Reader) -> Vec<(Option<String>, Value)> {
 
 async fn text(run: &LiveRun) -> String {
     match run.outcome().await {
-        Outcome::Ended(ending) => ending.text.clone(),
+        RunOutcome::Ended(ending) => ending.text.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -60,7 +60,7 @@ async fn a_run_goes_on_when_nobody_waits_for_it() {
     let runs = Runs::new(agent(ScriptedModel::new().reply("Paris."), in_memory())).on_event(move |_| {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let run = runs.start(Order::new("The capital of France?").id("r")).unwrap();
+    let run = runs.start(NewRun::new("The capital of France?").id("r")).unwrap();
     let mut late = run.events(None);
     run.opened().await.unwrap();
     assert_eq!(text(&run).await, "Paris.");
@@ -78,7 +78,7 @@ async fn a_run_goes_on_when_nobody_waits_for_it() {
 async fn what_has_left_memory_is_read_from_the_journal() {
     let runtime = in_memory();
     let runs = Runs::new(agent(ScriptedModel::new().reply("Yes."), runtime.clone()));
-    let run = runs.start(Order::new("Is it?").id("r")).unwrap();
+    let run = runs.start(NewRun::new("Is it?").id("r")).unwrap();
     let mut events = run.events(None);
     run.outcome().await;
     let lasting = |told: Vec<(Option<String>, Value)>| -> Vec<_> {
@@ -100,31 +100,31 @@ async fn what_has_left_memory_is_read_from_the_journal() {
 async fn no_more_runs_than_may_be() {
     let model = ScriptedModel::new().hang().reply("One.");
     let runs = Runs::new(agent(model, in_memory())).most(1);
-    let first = runs.start(Order::new("1")).unwrap();
+    let first = runs.start(NewRun::new("1")).unwrap();
     first.opened().await.unwrap();
-    let error = runs.start(Order::new("2")).unwrap_err();
+    let error = runs.start(NewRun::new("2")).unwrap_err();
     assert!(matches!(error, Error::Full { most: 1 }) && error.is_retryable());
     first.control().unwrap().cancel("enough").await.unwrap();
     assert!(matches!(first.outcome().await.ending().unwrap().status, Status::Cancelled { .. }));
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(text(&runs.start(Order::new("3")).unwrap()).await, "One.");
+    assert_eq!(text(&runs.start(NewRun::new("3")).unwrap()).await, "One.");
 }
 
 #[tokio::test]
 async fn ids_are_taken_once_and_have_no_dots() {
     let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
-    let run = runs.start(Order::new("1").id("r")).unwrap();
+    let run = runs.start(NewRun::new("1").id("r")).unwrap();
     run.opened().await.unwrap();
-    assert!(matches!(runs.start(Order::new("2").id("r")), Err(Error::Run { .. })));
-    assert!(matches!(runs.start(Order::new("2").id("r.0")), Err(Error::Setting { .. })));
+    assert!(matches!(runs.start(NewRun::new("2").id("r")), Err(Error::Run { .. })));
+    assert!(matches!(runs.start(NewRun::new("2").id("r.0")), Err(Error::Setting { .. })));
     run.control().unwrap().cancel("").await.unwrap();
     run.outcome().await;
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
     }
-    let again = runs.start(Order::new("2").id("r")).unwrap();
+    let again = runs.start(NewRun::new("2").id("r")).unwrap();
     assert!(again.opened().await.is_err(), "the journal has a run of that id");
 }
 
@@ -134,12 +134,12 @@ async fn what_an_earlier_process_left_goes_on() {
     let runtime = || Runtime::new().with_journal(FileJournal::new(folder.path()).unwrap());
     let script = || ScriptedModel::new().call("send", json!({})).reply("Sent.").by_history();
     let before = Runs::new(agent(script(), runtime()));
-    let asks = before.start(Order::new("Send it").id("asks")).unwrap();
+    let asks = before.start(NewRun::new("Send it").id("asks")).unwrap();
     let mut events = asks.events(None);
     while asks.asks().await.is_empty() {
         events.next().await.unwrap();
     }
-    let done = before.start(Order::new("Send it").id("done")).unwrap();
+    let done = before.start(NewRun::new("Send it").id("done")).unwrap();
     decide(&done, Decision::Allow).await;
     assert_eq!(text(&done).await, "Sent.");
     let last = told_by_now(&mut events).await;
@@ -184,7 +184,7 @@ async fn dropping_the_runs_stops_what_is_under_way() {
     let folder = tempfile::tempdir().unwrap();
     let journal = FileJournal::new(folder.path()).unwrap();
     let runs = Runs::new(agent(ScriptedModel::new().hang(), Runtime::new().with_journal(journal)));
-    let run = runs.start(Order::new("1").id("r")).unwrap();
+    let run = runs.start(NewRun::new("1").id("r")).unwrap();
     run.opened().await.unwrap();
     drop(runs);
     let other = FileJournal::new(folder.path()).unwrap();
@@ -200,7 +200,7 @@ async fn dropping_the_runs_stops_what_is_under_way() {
 async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
     let soon = std::time::Duration::from_secs(5);
     let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
-    let run = runs.start(Order::new("1").id("r")).unwrap();
+    let run = runs.start(NewRun::new("1").id("r")).unwrap();
     run.opened().await.unwrap();
     let mut events = run.events(None);
     drop(runs);
@@ -213,11 +213,11 @@ async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
 #[tokio::test]
 async fn one_that_cannot_begin_hides_no_other_of_its_id() {
     let runs = Runs::new(agent(ScriptedModel::new().reply("One."), in_memory()));
-    assert_eq!(text(&runs.start(Order::new("1").id("r")).unwrap()).await, "One.");
+    assert_eq!(text(&runs.start(NewRun::new("1").id("r")).unwrap()).await, "One.");
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
     }
-    let second = runs.start(Order::new("2").id("r")).unwrap();
+    let second = runs.start(NewRun::new("2").id("r")).unwrap();
     assert!(second.opened().await.is_err());
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
@@ -241,7 +241,7 @@ impl Runner for Slow {
         false
     }
 
-    fn start(&self, goal: &str, setup: Setup) -> levity_serve::Result<Started> {
+    fn start(&self, goal: &str, setup: RunSetup) -> levity_serve::Result<Started> {
         Runner::start(&self.0, goal, setup)
     }
 
@@ -262,7 +262,7 @@ impl Runner for Slow {
 async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
     let runtime = in_memory();
     let before = Runs::new(agent(ScriptedModel::new().hang(), runtime.clone()));
-    before.start(Order::new("1").id("r")).unwrap().opened().await.unwrap();
+    before.start(NewRun::new("1").id("r")).unwrap().opened().await.unwrap();
     drop(before);
     let runs = Runs::new(Slow(agent(ScriptedModel::new(), runtime)));
     let id = "r".into();
@@ -298,7 +298,7 @@ impl Tool for Held {
 async fn leave(runtime: &Runtime, many: usize) {
     let runs = Runs::new(holding(runtime.clone()).0);
     for number in 0..many {
-        runs.start(Order::new("Hold.").id(format!("r{number}"))).unwrap().opened().await.unwrap();
+        runs.start(NewRun::new("Hold.").id(format!("r{number}"))).unwrap().opened().await.unwrap();
     }
     drop(runs);
     for number in 0..many {
@@ -316,10 +316,10 @@ async fn what_was_left_is_taken_up_as_places_become_free() {
     let runs = Runs::new(agent).most(2);
     assert!(runs.resume_all().await.unwrap().is_empty());
     assert_eq!((runs.under_way(), runs.queued()), (2, 5));
-    assert!(matches!(runs.start(Order::new("New.")), Err(Error::Full { .. })));
+    assert!(matches!(runs.start(NewRun::new("New.")), Err(Error::Full { .. })));
     // One that is cancelled while it waits for its place is not worked on.
     let reason = "too late".to_owned();
-    let post = levity_core::Post::Command(levity_core::Command::Cancel { reason });
+    let post = levity_core::RunRequest::Command(levity_core::ControlCommand::Cancel { reason });
     runtime.tell(&"r5".into(), post).await.unwrap();
     permits.add_permits(6);
     let all: Vec<_> = (0..7).map(|number| RunId::from(format!("r{number}"))).collect();
@@ -374,7 +374,7 @@ impl Runner for Flaky {
         false
     }
 
-    fn start(&self, goal: &str, setup: Setup) -> levity_serve::Result<Started> {
+    fn start(&self, goal: &str, setup: RunSetup) -> levity_serve::Result<Started> {
         Runner::start(&self.0, goal, setup)
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use levity_core::text::{clipped, fenced, one_line, share};
 
 use super::machine::Boarding;
-use crate::board::Entry;
+use crate::board::BoardEntry;
 use crate::crew::{MOST_WORKER, goal, others, tell_who};
 use crate::desk::Desk;
 use crate::judge::{self, SHAPE};
@@ -130,9 +130,9 @@ impl Boarding {
 
 /// As many entries as have room, those that were written last first chosen, in the order of the board; and the room they take beside
 /// their content.
-fn newest(mut entries: Vec<&Entry>) -> (Vec<(String, &Entry)>, usize) {
+fn newest(mut entries: Vec<&BoardEntry>) -> (Vec<(String, &BoardEntry)>, usize) {
     let places: Vec<usize> = (0..entries.len()).collect();
-    let mut chosen: Vec<(usize, &Entry)> = places.into_iter().zip(entries.drain(..)).collect();
+    let mut chosen: Vec<(usize, &BoardEntry)> = places.into_iter().zip(entries.drain(..)).collect();
     chosen.sort_by_key(|(at, entry)| std::cmp::Reverse((entry.round, *at)));
     let mut taken = 0;
     let headed = chosen.into_iter().map_while(|(at, entry)| {
@@ -145,7 +145,7 @@ fn newest(mut entries: Vec<&Entry>) -> (Vec<(String, &Entry)>, usize) {
     (shown.into_iter().map(|(_, heading, entry)| (heading, entry)).collect(), taken.min(MOST_HEADINGS))
 }
 
-fn heading(entry: &Entry) -> String {
+fn heading(entry: &BoardEntry) -> String {
     /// How much of a name is shown, and how many of them.
     const NAME: usize = 80;
     const RIVALS: usize = 5;

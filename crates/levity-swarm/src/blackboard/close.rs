@@ -1,15 +1,15 @@
 //! How it is judged what stands on the board, and how it becomes the answer.
 
-use levity_core::{Failure, Status, Step as Wants};
+use levity_core::{Failure, MachineOutput as Wants, Status};
 
 use super::machine::Boarding;
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::crew::{not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
 use crate::judge::{self, Verdict, read};
 use crate::names::JUDGE;
-use crate::notice::Notice;
-use crate::report::Report;
+use crate::notice::SwarmNotice;
+use crate::report::WorkerReport;
 
 impl Boarding {
     /// Has the judge say whether the goal is reached.
@@ -33,7 +33,7 @@ impl Boarding {
             }
         };
         let (round, reason) = (self.round, format!("the judge gave no verdict: {complaint}"));
-        desk.tell(wants, || Notice::Judged { round, done: false, reason: reason.into() });
+        desk.tell(wants, || SwarmNotice::Judged { round, done: false, reason: reason.into() });
         self.verdict = None;
         self.go_on(desk, wants);
     }
@@ -41,8 +41,8 @@ impl Boarding {
     fn found(&mut self, verdict: &Verdict, desk: &mut Desk, wants: &mut Wants) {
         let (round, words) = (self.round, verdict.words());
         let done = verdict.done == Some(true);
-        desk.tell(wants, || Notice::Judged { round, done, reason: words.clone() });
-        desk.post(Draft::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
+        desk.tell(wants, || SwarmNotice::Judged { round, done, reason: words.clone() });
+        desk.post(NewMessage::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
         if !done {
             self.verdict = Some(words);
             return self.go_on(desk, wants);
@@ -61,7 +61,7 @@ impl Boarding {
         }
         let work = self.blackboard.judge.work(self.closing(desk), true, desk);
         let effect = desk.want(&JUDGE.into(), &work, Duty::Close, wants);
-        desk.tell(wants, || Notice::Synthesising { effect });
+        desk.tell(wants, || SwarmNotice::Synthesising { effect });
     }
 
     /// The answer was made, or what stands there must do.
@@ -74,13 +74,13 @@ impl Boarding {
             Ok(()) => "what was made of it is empty".to_owned(),
             Err(why) => why.error.clone(),
         };
-        desk.tell(wants, || Notice::Listed { why: why.clone() });
+        desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
         self.list_up(Some(why), desk, wants);
     }
 
     fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut Wants) {
         let text = self.without(desk);
-        if !self.board.is_empty() || desk.reports.iter().any(Report::is_done) {
+        if !self.board.is_empty() || desk.reports.iter().any(WorkerReport::is_done) {
             return desk.answer(JUDGE, text, wants);
         }
         let made = why.map_or_else(String::new, |why| format!(", and no answer was made: {why}"));
@@ -103,7 +103,7 @@ impl Boarding {
     }
 
     /// What was said in the last round.
-    pub(super) fn last_words<'a>(&self, desk: &'a Desk) -> impl Iterator<Item = &'a Report> + use<'a> {
+    pub(super) fn last_words<'a>(&self, desk: &'a Desk) -> impl Iterator<Item = &'a WorkerReport> + use<'a> {
         let round = desk.reports.iter().skip(self.crew.base());
         round.filter(|report| report.is_done() && !report.text.trim().is_empty())
     }

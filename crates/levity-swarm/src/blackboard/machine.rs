@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::Step as Wants;
+use levity_core::MachineOutput as Wants;
 use levity_graph::Drafts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Blackboard;
 use super::writes::{self, Write};
-use crate::board::{Board, Entry};
+use crate::board::{Board, BoardEntry};
 use crate::bus::Recipient;
 use crate::crew::{Crew, How};
 use crate::desk::{Came, Desk, Duty};
 use crate::machine::{Play, Shown, read_play};
-use crate::notice::Notice;
+use crate::notice::SwarmNotice;
 use crate::rules::Start;
 
 /// Has the workers write round by round, and the answer made of what stands there.
@@ -79,7 +79,7 @@ impl Boarding {
         }
         self.round += 1;
         let (round, of) = (self.round, self.blackboard.rounds);
-        desk.tell(wants, || Notice::RoundBegan { round, of });
+        desk.tell(wants, || SwarmNotice::RoundBegan { round, of });
         self.seen = self.look();
         self.crew.seat(round, &asked, &self.goal, How::Together, desk);
         self.writes = asked.iter().map(|_| Vec::new()).collect();
@@ -136,7 +136,7 @@ impl Boarding {
 }
 
 /// Whether something in an entry was written by another since the worker looked, which sees what stood there before the round.
-fn is_new(entry: &Entry, worker: &Arc<str>, looked: u32) -> bool {
+fn is_new(entry: &BoardEntry, worker: &Arc<str>, looked: u32) -> bool {
     let earlier = entry.history.iter().map(|earlier| (earlier.round, &earlier.by));
     earlier.chain([(entry.round, &entry.by)]).any(|(round, by)| round >= looked && by != worker)
 }

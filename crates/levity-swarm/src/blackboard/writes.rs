@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use levity_core::text::clipped;
-use levity_core::{Signal, Step as Wants};
+use levity_core::{MachineOutput as Wants, Signal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::WRITE;
 use super::machine::Boarding;
 use crate::board::clean_key;
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::crew::Heard;
 use crate::desk::Desk;
-use crate::notice::Notice;
+use crate::notice::SwarmNotice;
 
 /// Something that is to be written.
 #[derive(Serialize, Deserialize)]
@@ -73,13 +73,13 @@ impl Boarding {
                 if self.refused.len() < MOST_REFUSED {
                     self.refused.push(format!("`{key}` by {by}: {why}"));
                 }
-                desk.tell(wants, || Notice::Refused { key: key.into(), by, why });
+                desk.tell(wants, || SwarmNotice::Refused { key: key.into(), by, why });
                 return true;
             }
         };
         let said = format!("{key}: {}", clipped(&entry.content, MOST_SAID));
-        desk.post(Draft::new(by.clone(), Recipient::Everybody, MessageKind::Entry, said), wants);
-        desk.tell(wants, || Notice::Written { key: entry.key, by, version: entry.version });
+        desk.post(NewMessage::new(by.clone(), Recipient::Everybody, MessageKind::Entry, said), wants);
+        desk.tell(wants, || SwarmNotice::Written { key: entry.key, by, version: entry.version });
         true
     }
 }

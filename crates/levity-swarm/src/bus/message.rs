@@ -153,7 +153,7 @@ impl fmt::Display for MessageKind {
 /// What is to be posted on a [`Bus`](crate::Bus).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Draft {
+pub struct NewMessage {
     /// Who says it.
     pub from: Arc<str>,
     /// To whom.
@@ -164,7 +164,7 @@ pub struct Draft {
     pub content: Arc<str>,
 }
 
-impl Draft {
+impl NewMessage {
     /// A message that is not posted yet.
     pub fn new(
         from: impl Into<Arc<str>>,

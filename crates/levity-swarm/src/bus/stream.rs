@@ -7,7 +7,7 @@ use levity_core::{EventKind, RunId};
 use levity_runtime::{Events, RunHandle};
 use serde::Deserialize;
 
-use crate::notice::Notice;
+use crate::notice::SwarmNotice;
 use crate::swarm::Swarm;
 
 use super::message::BusMessage;
@@ -96,7 +96,7 @@ impl fmt::Debug for Messages {
 /// The message in an event, if it tells of one.
 pub(crate) fn of_event(kind: &EventKind) -> Option<BusMessage> {
     match kind {
-        EventKind::Custom { name, data } if name == Notice::NAME => {
+        EventKind::Custom { name, data } if name == SwarmNotice::NAME => {
             BusMessage::deserialize(data.get(KEY)?).ok()
         }
         _ => None,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use levity_core::{RunId, Timestamp, estimate_tokens};
 use proptest::prelude::*;
 
-use super::{Bus, BusMessage, Draft, MessageKind, Recipient};
+use super::{Bus, BusMessage, MessageKind, NewMessage, Recipient};
 
 const NAMES: [&str; 5] = ["coder", "reviewer", "researcher", "", "*"];
 
@@ -14,8 +14,8 @@ fn any_post() -> impl Strategy<Value = Post> {
     (0..4_usize, 0..5_usize, "[aé\u{0}\"]{0,60}", -3..5_i64)
 }
 
-fn draft((from, to, content, _): &Post) -> Draft {
-    Draft::new(NAMES[*from], NAMES[*to], MessageKind::Note, content.as_str())
+fn draft((from, to, content, _): &Post) -> NewMessage {
+    NewMessage::new(NAMES[*from], NAMES[*to], MessageKind::Note, content.as_str())
 }
 
 /// Posts all of it and looks at the bus after each.
@@ -132,7 +132,7 @@ proptest! {
 }
 
 fn post(bus: &mut Bus, from: &str, to: &str, content: &str) {
-    bus.post(Draft::new(from, to, MessageKind::Note, content), Timestamp::default(), &RunId::new("r1"));
+    bus.post(NewMessage::new(from, to, MessageKind::Note, content), Timestamp::default(), &RunId::new("r1"));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_text_that_is_too_long_says_how_long_it_was() {
 fn a_content_that_fits_is_not_copied() {
     let content: Arc<str> = "x".repeat(Bus::MAX_CONTENT).into();
     let mut bus = Bus::new();
-    let draft = Draft::new("coder", "*", MessageKind::Note, content.clone());
+    let draft = NewMessage::new("coder", "*", MessageKind::Note, content.clone());
     let message = bus.post(draft, Timestamp::default(), &RunId::new("r1"));
     assert!(Arc::ptr_eq(&message.content, &content));
 }
@@ -171,8 +171,10 @@ fn names_are_cut_the_same_way_everywhere() {
 #[test]
 fn the_name_for_everybody_is_nobodys_name() {
     let mut bus = Bus::new();
-    let draft =
-        Draft { to: Recipient::One("*".into()), ..Draft::new("coder", "*", MessageKind::Note, "Hello.") };
+    let draft = NewMessage {
+        to: Recipient::One("*".into()),
+        ..NewMessage::new("coder", "*", MessageKind::Note, "Hello.")
+    };
     bus.post(draft, Timestamp::default(), &RunId::new("r1"));
     assert_eq!(bus.get(1).unwrap().to, Recipient::Everybody);
     assert_eq!(bus.context_for("reviewer", 100).len(), 1);

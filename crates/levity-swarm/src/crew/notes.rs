@@ -7,7 +7,7 @@ use levity_core::estimate_tokens;
 use levity_core::text::{clipped, fenced};
 use serde::{Deserialize, Serialize};
 
-use crate::bus::{Bus, Draft, MessageKind, Recipient};
+use crate::bus::{Bus, MessageKind, NewMessage, Recipient};
 
 /// How many messages are kept for those who work later.
 const MOST: usize = 1_000;
@@ -17,16 +17,16 @@ const MOST_SHOWN: usize = 8_000;
 /// Messages for those who work later.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Notes {
-    known: VecDeque<Draft>,
+    known: VecDeque<NewMessage>,
     /// Those that nobody may see before the round is over.
-    fresh: Vec<Draft>,
+    fresh: Vec<NewMessage>,
 }
 
 impl Notes {
-    pub(super) fn add(&mut self, draft: &Draft) {
+    pub(super) fn add(&mut self, draft: &NewMessage) {
         if draft.kind == MessageKind::Note && self.fresh.len() < MOST {
             let content = clipped(&draft.content, MOST_SHOWN).into_owned();
-            self.fresh.push(Draft { content: content.into(), ..draft.clone() });
+            self.fresh.push(NewMessage { content: content.into(), ..draft.clone() });
         }
     }
 
@@ -47,7 +47,7 @@ impl Notes {
             left = left.checked_sub(cost)?;
             Some(draft)
         });
-        let mut shown: Vec<&Draft> = fitting.collect();
+        let mut shown: Vec<&NewMessage> = fitting.collect();
         if shown.is_empty() {
             return;
         }

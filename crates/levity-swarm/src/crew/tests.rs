@@ -1,8 +1,8 @@
 //! Rounds, by feeding outcomes.
 
 use levity_core::{
-    ChildRun, Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine as _, Message, Money, Outcome,
-    Signal, Status, Step, Usage,
+    ChildRun, Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine as _, MachineOutput, Message,
+    Money, Outcome, Signal, Status, Usage,
 };
 use levity_loop::Agent;
 use levity_test::ScriptedModel;
@@ -14,9 +14,9 @@ use crate::bus::MessageKind;
 use crate::desk::Work;
 use crate::machine::SwarmMachine;
 use crate::pattern::Pattern;
-use crate::report::{Report, ReportStatus};
+use crate::report::{ReportStatus, WorkerReport};
 use crate::swarm::{Swarm, SwarmBuilder};
-use crate::worker::{Scope, Worker};
+use crate::worker::{Worker, WorkerMemory};
 use crate::{Blackboard, Debate};
 
 fn worker(name: &str) -> Worker {
@@ -47,7 +47,7 @@ impl Driven {
     }
 
     fn apply(&mut self, input: Input) {
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         self.machine.apply(input, &mut step);
         for (id, effect) in step.effects {
             let Effect::Child(child) = effect else { panic!("only runs below it are wanted") };
@@ -197,7 +197,7 @@ fn near_a_limit_before_it_begins_the_judge_is_asked_at_once() {
 fn who_keeps_a_conversation_does_one_thing_after_the_other() {
     let swarm = Swarm::builder(Blackboard::unjudged())
         .worker(worker("a").stand_in("b"))
-        .worker(worker("b").memory(Scope::Named("talk".into())));
+        .worker(worker("b").memory(WorkerMemory::Named("talk".into())));
     let mut board = Driven::new(swarm);
     assert_eq!(board.at_work(), ["a"], "it may be the other's in the end");
     board.fails(0);
@@ -210,7 +210,7 @@ fn who_keeps_a_conversation_does_one_thing_after_the_other() {
 
 #[test]
 fn in_a_conversation_of_two_one_works_after_the_other() {
-    let talks = |name| worker(name).memory(Scope::Named("talk".into()));
+    let talks = |name| worker(name).memory(WorkerMemory::Named("talk".into()));
     let swarm = Swarm::builder(Blackboard::unjudged()).workers([talks("a"), worker("b"), talks("c")]);
     let mut board = Driven::new(swarm);
     assert_eq!(board.at_work(), ["a", "b"]);
@@ -226,13 +226,13 @@ fn who_fails_first_does_not_say_what_a_conversation_is() {
         let swarm = Swarm::builder(Blackboard::unjudged()).max_parallel(2).workers([
             worker("a").stand_in("c"),
             worker("b").stand_in("c"),
-            worker("c").memory(Scope::Named("talk".into())),
+            worker("c").memory(WorkerMemory::Named("talk".into())),
         ]);
         let (mut board, mut tasks) = (Driven::new(swarm), Vec::new());
         while !board.open.is_empty() {
             let at = faster.min(board.open.len() - 1);
             if board.at_work()[at] == "c" {
-                let is_at_it = |report: &&Report| {
+                let is_at_it = |report: &&WorkerReport| {
                     report.status == ReportStatus::Running && report.worker == board.open[at].1.agent
                 };
                 let reports = board.machine.desk().reports.iter();

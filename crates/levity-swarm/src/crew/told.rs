@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use levity_core::text::{clipped, one_line, share};
 
 use crate::desk::Desk;
-use crate::report::{Report, missing};
+use crate::report::{WorkerReport, missing};
 
 /// How many of the others are named.
 const NAMED: usize = 50;
@@ -42,7 +42,7 @@ pub(crate) fn others(worker: &str, desk: &Desk) -> String {
 }
 
 /// What was not done, by name; nothing when all was.
-pub(crate) fn not_done(reports: &[Report]) -> String {
+pub(crate) fn not_done(reports: &[WorkerReport]) -> String {
     let mut text = String::new();
     let missing = missing(reports);
     for report in missing.iter().take(MOST_NAMED) {

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Failure, Status, Step as Wants};
+use levity_core::{Failure, MachineOutput as Wants, Status};
 use levity_graph::Drafts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Debate;
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::crew::{Crew, How, not_done, shared_list};
 use crate::desk::{Came, Desk, Duty};
 use crate::judge::{self, Verdict, in_words, read};
 use crate::machine::{Play, Shown, read_play};
 use crate::names::JUDGE;
-use crate::notice::Notice;
-use crate::report::Report;
+use crate::notice::SwarmNotice;
+use crate::report::WorkerReport;
 use crate::rules::Start;
 
 /// Has the workers speak round by round, and the judge decide.
@@ -60,7 +60,7 @@ impl Debating {
         }
         self.round += 1;
         let (round, of) = (self.round, self.debate.rounds);
-        desk.tell(wants, || Notice::RoundBegan { round, of });
+        desk.tell(wants, || SwarmNotice::RoundBegan { round, of });
         let how = if round == 1 && self.debate.together { How::Together } else { How::InTurns };
         let rules = desk.rules.clone();
         self.crew.seat(round, &rules.order, &self.goal, how, desk);
@@ -83,7 +83,7 @@ impl Debating {
     fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut Wants) {
         let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
         if heard.is_done() {
-            let turn = Draft::new(heard.by, Recipient::Everybody, MessageKind::Turn, heard.text);
+            let turn = NewMessage::new(heard.by, Recipient::Everybody, MessageKind::Turn, heard.text);
             self.crew.letter(seat, turn);
         }
         self.crew.flush(desk, wants);
@@ -122,7 +122,7 @@ impl Debating {
         let duty = if last { Duty::Close } else { Duty::Lead };
         let effect = desk.want(&JUDGE.into(), &work, duty, wants);
         if last {
-            desk.tell(wants, || Notice::Synthesising { effect });
+            desk.tell(wants, || SwarmNotice::Synthesising { effect });
         }
     }
 
@@ -151,8 +151,8 @@ impl Debating {
     fn found(&mut self, verdict: &Verdict, last: bool, desk: &mut Desk, wants: &mut Wants) {
         let (round, words) = (self.round, verdict.words());
         let done = last || verdict.done == Some(true);
-        desk.tell(wants, || Notice::Judged { round, done, reason: words.clone() });
-        desk.post(Draft::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
+        desk.tell(wants, || SwarmNotice::Judged { round, done, reason: words.clone() });
+        desk.post(NewMessage::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
         if done {
             let text = format!("{}{}", verdict.answer, not_done(&desk.reports));
             return desk.answer(JUDGE, text, wants);
@@ -168,16 +168,16 @@ impl Debating {
         }
         let round = self.round;
         let reason: Arc<str> = format!("the judge gave no verdict: {why}").into();
-        desk.tell(wants, || Notice::Judged { round, done: false, reason });
+        desk.tell(wants, || SwarmNotice::Judged { round, done: false, reason });
         self.go_on(desk, wants);
     }
 
     fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut Wants) {
         if let Some(why) = &why {
-            desk.tell(wants, || Notice::Listed { why: why.clone() });
+            desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
         }
         let text = self.list(desk);
-        if desk.reports.iter().any(Report::is_done) {
+        if desk.reports.iter().any(WorkerReport::is_done) {
             return desk.answer(JUDGE, text, wants);
         }
         let judged = why.map_or_else(String::new, |why| format!(", and the judge gave no verdict: {why}"));

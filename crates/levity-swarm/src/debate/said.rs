@@ -8,7 +8,7 @@ use levity_core::text::{clipped, fenced, head, one_line, share};
 use super::machine::Debating;
 use crate::desk::Desk;
 use crate::names::JUDGE;
-use crate::report::Report;
+use crate::report::WorkerReport;
 
 /// Something that was said.
 struct Line<'a> {
@@ -57,7 +57,7 @@ impl Debating {
     }
 }
 
-fn line<'a>(report: &'a Report, round: usize, own: &str) -> Option<Line<'a>> {
+fn line<'a>(report: &'a WorkerReport, round: usize, own: &str) -> Option<Line<'a>> {
     let worker = &report.worker;
     let you = if **worker == *own { " (you)" } else { "" };
     if report.is_done() {

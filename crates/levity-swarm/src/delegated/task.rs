@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use levity_core::text::{clipped, fenced, share};
 
 use super::Delegated;
-use crate::bus::{Bus, Draft, Recipient};
+use crate::bus::{Bus, NewMessage, Recipient};
 use crate::desk::Desk;
 
 /// How much of what others have done stands in a task, in bytes.
@@ -64,7 +64,7 @@ impl Delegated {
         }
         let mut left = desk.rules.context;
         let mut said = fit(self.notes(&before, |draft| draft.to.is_for(worker)), &mut left);
-        let all = |draft: &Draft| draft.to == Recipient::Everybody && draft.from != *worker;
+        let all = |draft: &NewMessage| draft.to == Recipient::Everybody && draft.from != *worker;
         said.extend(fit(self.notes(&before, all), &mut left));
         if said.is_empty() {
             return;
@@ -78,7 +78,7 @@ impl Delegated {
     }
 
     /// What delegations have said to others, in the order of the plan.
-    fn notes<'a>(&'a self, of: &[usize], is_it: impl Fn(&Draft) -> bool) -> Vec<Said<'a>> {
+    fn notes<'a>(&'a self, of: &[usize], is_it: impl Fn(&NewMessage) -> bool) -> Vec<Said<'a>> {
         let notes = of.iter().filter_map(|at| self.notes.get(at)).flatten().filter(|draft| is_it(draft));
         notes.map(|draft| (&*draft.from, &*draft.content)).collect()
     }

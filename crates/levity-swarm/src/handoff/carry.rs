@@ -15,7 +15,7 @@ type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
 /// is a result without its call.
 #[derive(Clone, Default)]
 #[non_exhaustive]
-pub enum Carry {
+pub enum HandoffHistory {
     /// All of it.
     #[default]
     Everything,
@@ -29,7 +29,7 @@ pub enum Carry {
     By(Arc<Filter>),
 }
 
-impl Carry {
+impl HandoffHistory {
     /// What a function makes of the conversation. It may leave messages out, change them and add some.
     ///
     /// The function must be deterministic: it is called again when a run is resumed or replayed, and what it returns then must be
@@ -81,7 +81,7 @@ fn last(all: &[Arc<Message>], count: usize) -> &[Arc<Message>] {
     &all[start..]
 }
 
-impl fmt::Debug for Carry {
+impl fmt::Debug for HandoffHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Everything => f.write_str("Everything"),

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use levity_core::{Failure, Status, Step as Wants};
+use levity_core::{Failure, MachineOutput as Wants, Status};
 
 use super::machine::{Handing, Held, Leg, Opening};
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::desk::{Came, Desk, Why, WhyKind};
 use crate::effort;
 use crate::machine::Play as _;
 use crate::names::USER;
-use crate::notice::{Notice, Then};
+use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::ReportStatus;
 
 impl Handing {
@@ -18,23 +18,24 @@ impl Handing {
     pub(super) fn fails(&mut self, mut leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut Wants) {
         let then = effort::then(&leg.worker, leg.tried, &leg.before, why, desk);
         let to = self.giver().map_or_else(|| USER.into(), |held| held.worker.clone());
-        let draft = Draft::new(leg.worker.clone(), Recipient::One(to), MessageKind::Failure, &*why.error);
+        let draft =
+            NewMessage::new(leg.worker.clone(), Recipient::One(to), MessageKind::Failure, &*why.error);
         desk.post(draft, wants);
         let report = &mut desk.reports[leg.place];
         report.error = Some(why.error.clone());
         let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
         match then {
-            Then::Retry => {
-                desk.tell(wants, || Notice::Failed { id, worker, error, then });
+            FailureAction::Retry => {
+                desk.tell(wants, || SwarmNotice::Failed { id, worker, error, then });
                 self.go(leg, desk, wants);
             }
-            Then::StandIn { worker: other } => {
-                let then = Then::StandIn { worker: other.clone() };
-                desk.tell(wants, || Notice::Failed { id, worker, error, then });
+            FailureAction::StandIn { worker: other } => {
+                let then = FailureAction::StandIn { worker: other.clone() };
+                desk.tell(wants, || SwarmNotice::Failed { id, worker, error, then });
                 self.pass_leg(&mut leg, other, why, desk, wants);
                 self.go(leg, desk, wants);
             }
-            Then::Leave => self.gives_up(leg, came, why, desk, wants),
+            FailureAction::Leave => self.gives_up(leg, came, why, desk, wants),
         }
     }
 
@@ -61,8 +62,10 @@ impl Handing {
             self.held.pop();
         }
         let back = self.held.pop();
-        let then = back.as_ref().map_or(Then::Leave, |held| Then::StandIn { worker: held.worker.clone() });
-        desk.tell(wants, || Notice::Failed { id, worker: worker.clone(), error: error.clone(), then });
+        let then = back
+            .as_ref()
+            .map_or(FailureAction::Leave, |held| FailureAction::StandIn { worker: held.worker.clone() });
+        desk.tell(wants, || SwarmNotice::Failed { id, worker: worker.clone(), error: error.clone(), then });
         let Some(held) = back else {
             self.asked(&leg.asks);
             let why = format!("`{worker}` had the conversation, and nobody could answer: {error}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Limits, Message, Step as Wants};
+use levity_core::{Limits, MachineOutput as Wants, Message};
 
 use super::brief;
 use super::machine::{Handing, Leg, Opening};
@@ -10,8 +10,8 @@ use super::record::Record;
 use crate::desk::{Desk, Duty, Work};
 use crate::effort::{self, Spent};
 use crate::executor::unlimited;
-use crate::notice::Notice;
-use crate::report::Report;
+use crate::notice::SwarmNotice;
+use crate::report::WorkerReport;
 use crate::worker::Card;
 
 impl Leg {
@@ -36,7 +36,7 @@ impl Handing {
     pub(super) fn open(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut Wants) {
         leg.place = desk.reports.len();
         let id = format!("leg{}", leg.place + 1);
-        desk.reports.push(Report::new(id, leg.worker.clone(), ""));
+        desk.reports.push(WorkerReport::new(id, leg.worker.clone(), ""));
         self.go(leg, desk, wants);
     }
 
@@ -81,14 +81,14 @@ impl Handing {
         let (shown, failed) = self.handoff.carry_for(to).of(all, &desk.start.goal);
         if failed {
             let why = "it panicked, so only the words go along".to_owned();
-            desk.tell(wants, || Notice::FilterFailed { to: to.clone(), why });
+            desk.tell(wants, || SwarmNotice::FilterFailed { to: to.clone(), why });
         }
         Record::of(&shown).all()
     }
 }
 
 /// What a worker may use for a leg: what is left of the whole, and of its own less what earlier attempts have used.
-fn allowed(card: &Card, desk: &Desk, report: &Report) -> Limits {
+fn allowed(card: &Card, desk: &Desk, report: &WorkerReport) -> Limits {
     let whole = &desk.start.limits;
     let mut left = unlimited();
     left.tokens = whole.tokens.map(|tokens| tokens.saturating_sub(desk.usage.total()));

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Message, Role, Step as Wants};
+use levity_core::{MachineOutput as Wants, Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Handoff;
 use super::record::{Record, deny_transfer};
 use super::transfer::Pass;
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::desk::{Came, Desk, Duty, Why, WhyKind};
 use crate::machine::{Play, Shown, read_play};
 use crate::names::{did_you_mean, short};
-use crate::notice::Notice;
+use crate::notice::SwarmNotice;
 use crate::rules::Start;
 use crate::talk;
 
@@ -216,9 +216,13 @@ impl Handing {
         (self.strays, self.passed) = (0, self.passed + 1);
         *self.pairs.entry(from.clone()).or_default().entry(to.clone()).or_default() += 1;
         self.held.push(Held { worker: from.clone(), view, heard: self.gone_along() });
-        desk.tell(wants, || Notice::HandedOff { from: from.clone(), to: to.clone(), note: note.clone() });
+        desk.tell(wants, || SwarmNotice::HandedOff {
+            from: from.clone(),
+            to: to.clone(),
+            note: note.clone(),
+        });
         let whom = Recipient::One(to.clone());
-        desk.post(Draft::new(from.clone(), whom, MessageKind::Handoff, note.clone()), wants);
+        desk.post(NewMessage::new(from.clone(), whom, MessageKind::Handoff, note.clone()), wants);
         let history = self.carried(&to, &self.talk.all(), desk, wants);
         self.open(Leg::new(to, Opening::Passed { from, note }, history), desk, wants);
     }
@@ -262,7 +266,7 @@ impl Handing {
         self.strays = if again { self.strays + 1 } else { 0 };
         let from = leg.worker;
         let (who, whom, error) = (from.clone(), to.clone(), why.clone());
-        desk.tell(wants, || Notice::LoopFound { from: who, to: whom, why: error });
+        desk.tell(wants, || SwarmNotice::LoopFound { from: who, to: whom, why: error });
         let mut next = Leg::new(from, Opening::Kept { to, why }, view);
         next.plain = !again;
         self.open(next, desk, wants);

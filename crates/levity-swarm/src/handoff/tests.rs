@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    ChildRun, Effect, EffectId, Ending, Failure, History, Input, Limit, Machine as _, Message, Outcome, Part,
-    Role, Signal, Status, Step, ToolCall, ToolOutput, ToolResult,
+    ChildRun, Effect, EffectId, Ending, Failure, History, Input, Limit, Machine as _, MachineOutput, Message,
+    Outcome, Part, Role, Signal, Status, ToolCall, ToolOutput, ToolResult,
 };
 use levity_loop::Agent;
 use levity_test::{ScriptedModel, conformance};
@@ -11,10 +11,10 @@ use serde::Deserialize as _;
 use serde_json::json;
 
 use super::record::{Record, sound};
-use super::{Carry, Handoff};
+use super::{Handoff, HandoffHistory};
 use crate::desk::Work;
 use crate::machine::SwarmMachine;
-use crate::notice::Notice;
+use crate::notice::SwarmNotice;
 use crate::report::ReportStatus;
 use crate::swarm::{Swarm, SwarmBuilder};
 use crate::worker::Worker;
@@ -39,7 +39,7 @@ struct Driven {
     /// The same, built again before each input from what it saved.
     again: SwarmMachine,
     wanted: Vec<(EffectId, ChildRun)>,
-    told: Vec<Notice>,
+    told: Vec<SwarmNotice>,
 }
 
 impl Driven {
@@ -60,14 +60,14 @@ impl Driven {
     }
 
     fn apply(&mut self, input: Input) {
-        let (mut step, mut same) = (Step::new(), Step::new());
+        let (mut step, mut same) = (MachineOutput::new(), MachineOutput::new());
         let saved = serde_json::from_str(&self.again.save().to_string()).unwrap();
         self.again = self.swarm.restore(&saved).unwrap();
         self.again.apply(input.clone(), &mut same);
         self.machine.apply(input, &mut step);
         assert_eq!(format!("{same:?}"), format!("{step:?}"), "restored from {saved}");
         assert_eq!(self.again.save().to_string(), self.machine.save().to_string(), "restored from {saved}");
-        self.told.extend(step.events.iter().filter_map(Notice::of));
+        self.told.extend(step.events.iter().filter_map(SwarmNotice::of));
         for (id, effect) in step.effects {
             let Effect::Child(child) = effect else { panic!("a handoff wants runs below it alone") };
             self.wanted.push((id, child));
@@ -131,7 +131,7 @@ impl Driven {
     }
 
     fn loops(&self) -> usize {
-        self.told.iter().filter(|notice| matches!(notice, Notice::LoopFound { .. })).count()
+        self.told.iter().filter(|notice| matches!(notice, SwarmNotice::LoopFound { .. })).count()
     }
 }
 
@@ -302,7 +302,8 @@ fn a_worker_has_what_is_left_and_its_own_time() {
 
 #[tokio::test]
 async fn it_keeps_the_promises_of_machines() {
-    let panics = Handoff::starting_with("a").carry(Carry::by(|all| all[1..].to_vec())).max_handoffs(3);
+    let panics =
+        Handoff::starting_with("a").carry(HandoffHistory::by(|all| all[1..].to_vec())).max_handoffs(3);
     for handoff in [Handoff::starting_with("a"), panics] {
         let swarm = builder(handoff).worker(worker("d").stand_in("a").retries(2)).talk().build().unwrap();
         conformance::machine(|| swarm.machine("Do it.")).await;
@@ -322,7 +323,7 @@ fn settings_that_make_no_sense_are_found() {
     check(Handoff::starting_with("a").to("x", ["b"]), "`to` names `x`");
     check(Handoff::starting_with("a").to("a", ["zz"]), "`to` names `zz`");
     check(Handoff::starting_with("a").to("a", ["a"]), "pass on to itself");
-    check(Handoff::starting_with("a").carry_to("zz", Carry::Note), "`carry_to` names `zz`");
+    check(Handoff::starting_with("a").carry_to("zz", HandoffHistory::Note), "`carry_to` names `zz`");
     check(Handoff::starting_with("a").max_repeats(0), "max_handoffs(0)");
     assert!(builder(Handoff::starting_with("a").to("a", [""; 0]).max_handoffs(0)).build().is_ok());
 }
@@ -415,7 +416,7 @@ proptest! {
     fn whatever_happens_it_ends_and_no_word_is_lost(
         events in prop::collection::vec(event(), 0..60), carry in 0..5_usize, most in 0..4_u32,
     ) {
-        let carries = [Carry::Everything, Carry::Words, Carry::Last(3), Carry::Note, Carry::by(|all| all[1..].to_vec())];
+        let carries = [HandoffHistory::Everything, HandoffHistory::Words, HandoffHistory::Last(3), HandoffHistory::Note, HandoffHistory::by(|all| all[1..].to_vec())];
         let handoff = Handoff::starting_with("a").carry(carries[carry].clone()).max_handoffs(most).to("c", ["a"]);
         let swarm = builder(handoff).worker(worker("d").stand_in("b").retries(1)).build().unwrap();
         let (mut run, mut said) = (Driven::new(&swarm), vec!["Do it.".to_owned()]);

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, share};
-use levity_core::{Failure, Status, Step as Wants};
+use levity_core::{Failure, MachineOutput as Wants, Status};
 
 use super::machine::Routed;
-use crate::bus::{Draft, MessageKind, Recipient};
+use crate::bus::{MessageKind, NewMessage, Recipient};
 use crate::crew::{goal, not_done};
 use crate::delegated::list;
 use crate::desk::{Came, Desk, Duty, Work};
 use crate::names::{ROUTER, USER};
-use crate::notice::Notice;
-use crate::report::Report;
+use crate::notice::SwarmNotice;
+use crate::report::WorkerReport;
 
 /// How much of the results is shown to whoever puts them together, in bytes.
 const MOST_SHOWN: usize = 200_000;
@@ -32,7 +32,7 @@ impl Routed {
         };
         let work = Work::new(results(desk)).within(self.router.timeout);
         let effect = desk.want(&who.into(), &work, Duty::Close, wants);
-        desk.tell(wants, || Notice::Synthesising { effect });
+        desk.tell(wants, || SwarmNotice::Synthesising { effect });
     }
 
     /// The results were put together, or must be listed.
@@ -45,8 +45,8 @@ impl Routed {
             Ok(()) => "what was made of them is empty".to_owned(),
             Err(why) => why.error.clone(),
         };
-        desk.tell(wants, || Notice::Listed { why: why.clone() });
-        if desk.reports.iter().any(Report::is_done) {
+        desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
+        if desk.reports.iter().any(WorkerReport::is_done) {
             let text = list(desk);
             return self.answer(text, desk, wants);
         }
@@ -55,14 +55,14 @@ impl Routed {
     }
 
     fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
-        if !desk.reports.iter().any(Report::is_done) && self.router.closes().is_none() {
+        if !desk.reports.iter().any(WorkerReport::is_done) && self.router.closes().is_none() {
             let why = format!("nothing was done{}", not_done(&desk.reports));
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         }
-        let draft = Draft::new(ROUTER, Recipient::One(USER.into()), MessageKind::Answer, &*text);
+        let draft = NewMessage::new(ROUTER, Recipient::One(USER.into()), MessageKind::Answer, &*text);
         desk.post(draft, wants);
         // A limit that was near and kept nobody from working makes no difference.
-        let status = match desk.reports.iter().all(Report::is_done) {
+        let status = match desk.reports.iter().all(WorkerReport::is_done) {
             true => Status::Complete,
             false => desk.answered(),
         };

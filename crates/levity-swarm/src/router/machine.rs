@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::Step as Wants;
+use levity_core::MachineOutput as Wants;
 use levity_graph::Drafts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::delegated::{Delegated, list};
 use crate::desk::{Came, Desk, Duty};
 use crate::machine::{Play, Shown, read_play};
 use crate::names::ROUTER;
-use crate::notice::{Notice, PlannedBy};
+use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::{Delegation, Order};
 use crate::rules::Start;
 
@@ -51,7 +51,7 @@ impl Routed {
         wants: &mut Wants,
     ) {
         let round = self.round;
-        desk.tell(wants, || Notice::Planned { round, by, plan: plan.clone() });
+        desk.tell(wants, || SwarmNotice::Planned { round, by, plan: plan.clone() });
         self.work.take_on(plan, order, std::mem::take(&mut self.again), desk, wants);
         self.pump(desk, wants);
     }

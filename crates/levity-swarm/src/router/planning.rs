@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::Step as Wants;
+use levity_core::MachineOutput as Wants;
 use levity_graph::Drafts;
 
 use super::machine::Routed;
@@ -11,7 +11,7 @@ use super::shape::shape;
 use crate::desk::{Came, Desk, Duty, Work};
 use crate::keywords;
 use crate::names::ROUTER;
-use crate::notice::{Notice, PlannedBy};
+use crate::notice::{PlannedBy, SwarmNotice};
 use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
 
 impl Routed {
@@ -39,7 +39,7 @@ impl Routed {
         work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
         let (round, attempt) = (self.round, self.drafts.rejected().saturating_add(1));
-        desk.tell(wants, || Notice::Planning { round, attempt, effect });
+        desk.tell(wants, || SwarmNotice::Planning { round, attempt, effect });
     }
 
     /// The router has answered.
@@ -58,7 +58,7 @@ impl Routed {
             Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => self.close(desk, wants),
             Ok(Answered::Plan(plan, mends)) => {
                 if !mends.is_empty() {
-                    desk.tell(wants, || Notice::PlanRepaired { mends: format!("{mends:?}") });
+                    desk.tell(wants, || SwarmNotice::PlanRepaired { mends: format!("{mends:?}") });
                 }
                 self.take_plan(plan, &came.text, desk, wants);
             }
@@ -110,7 +110,7 @@ impl Routed {
             None => self.drafts.fail(self.router.tries),
         };
         let attempt = self.drafts.rejected();
-        desk.tell(wants, || Notice::PlanRejected { attempt, faults: faults.clone() });
+        desk.tell(wants, || SwarmNotice::PlanRejected { attempt, faults: faults.clone() });
         if again && desk.near.is_none() {
             return self.ask(desk, wants);
         }
@@ -127,7 +127,7 @@ impl Routed {
 
     /// The words of the goal decide who works on it.
     fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
-        desk.tell(wants, || Notice::FellBack { why: why.to_owned() });
+        desk.tell(wants, || SwarmNotice::FellBack { why: why.to_owned() });
         let plan = keywords::plan(&desk.start.goal, &desk.rules);
         match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Keywords, desk, wants),

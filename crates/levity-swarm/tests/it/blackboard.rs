@@ -5,7 +5,7 @@ use std::time::Duration;
 use levity_core::{ErrorKind, Limit, Limits, ModelErrorKind, Status};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Blackboard, Board, Debate, Error, Notice, ReportStatus, Swarm, SwarmBuilder, SwarmDetails, Worker,
+    Blackboard, Board, Debate, Error, ReportStatus, Swarm, SwarmBuilder, SwarmDetails, SwarmNotice, Worker,
 };
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
@@ -57,8 +57,8 @@ async fn what_is_written_in_a_round_is_seen_in_the_next() {
     let expected = ["pilot entry", "watch entry", "watch entry", "pilot entry", "judge answer"];
     assert_eq!(kinds(&finished), expected);
     assert_eq!(&*finished.bus().messages().next().unwrap().content, "tide: High at six.");
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::Written { version: 1, .. })), 4);
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::RoundBegan { of: 5, .. })), 2);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Written { version: 1, .. })), 4);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::RoundBegan { of: 5, .. })), 2);
     assert!(finished.report("round2.watch").is_some() && finished.report("round3.watch").is_none());
 }
 
@@ -137,7 +137,7 @@ async fn what_does_not_fit_is_named_in_the_next_round() {
     let next = told(&pilot, 2);
     assert!(next.contains("- `a long one` by pilot: it is longer than 65536 bytes"), "{next}");
     assert!(next.contains("- `` by pilot: it has no key"));
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::Refused { .. })), 2);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Refused { .. })), 2);
 }
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use levity_core::{Ending, EventKind, Input, Machine, MachineKind, Status, Step, Timestamp};
+use levity_core::{Ending, EventKind, Input, Machine, MachineKind, MachineOutput, Status, Timestamp};
 use levity_loop::Agent;
-use levity_runtime::{Events, Job, Runtime};
-use levity_swarm::{Bus, BusMessage, Draft, Lagged, MessageKind, Messages};
+use levity_runtime::{Events, MachineRun, Runtime};
+use levity_swarm::{Bus, BusMessage, Lagged, MessageKind, Messages, NewMessage};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -25,10 +25,10 @@ impl Machine for Talk {
         json!({"words": self.words, "bus": self.bus.messages().collect::<Vec<_>>(), "ending": self.ending})
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         let Input::Begin { run, .. } = input else { return };
         for word in 0..self.words {
-            let draft = Draft::new("coder", "reviewer", MessageKind::Note, word.to_string());
+            let draft = NewMessage::new("coder", "reviewer", MessageKind::Note, word.to_string());
             let message = self.bus.post(draft, Timestamp::from_millis(word as u64), &run);
             step.tell(swarm(json!({"message": message})));
             step.tell(swarm(json!({"fell_back": {"why": "prose"}})));
@@ -51,7 +51,7 @@ fn swarm(data: Value) -> EventKind {
 async fn told(words: usize) -> (Bus, Events) {
     let machine = Talk { words, bus: Bus::new(), ending: None };
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
-    let mut handle = Runtime::new().start(Job::new(machine, agent.executor()));
+    let mut handle = Runtime::new().start(MachineRun::new(machine, agent.executor()));
     let events = handle.events();
     (handle.await.unwrap().machine.bus, events)
 }

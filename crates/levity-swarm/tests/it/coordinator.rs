@@ -7,7 +7,7 @@ use levity_core::{ErrorKind, Journal as _, Limits, ModelErrorKind, Response, Run
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Coordinator, Delegation, Move, Notice, PlannedBy, ReportStatus, Swarm, SwarmAnswer, SwarmDetails,
+    Coordinator, Delegation, Move, PlannedBy, ReportStatus, Swarm, SwarmAnswer, SwarmDetails, SwarmNotice,
     SwarmProgress, Worker,
 };
 use levity_test::crash::{Crashes, Life, Tally};
@@ -169,10 +169,11 @@ async fn own_pattern_is_replayed_and_forked() {
     let swarm = voters(&Runtime::new().with_journal(journal.clone()), &world);
     let notices = Told::default();
     let finished = swarm.run("What do we eat?").id("r").on_event(notices.hear()).await.unwrap();
-    let planned = |notice: &Notice| matches!(notice, Notice::Planned { by: PlannedBy::Coordinator, .. });
+    let planned =
+        |notice: &SwarmNotice| matches!(notice, SwarmNotice::Planned { by: PlannedBy::Coordinator, .. });
     assert_eq!(notices.count(planned), 3);
     let again = swarm.history(&"r".into()).await.unwrap();
-    assert_eq!(again.iter().filter_map(|event| Notice::of(&event.kind)).filter(planned).count(), 3);
+    assert_eq!(again.iter().filter_map(|event| SwarmNotice::of(&event.kind)).filter(planned).count(), 3);
     let records = journal.read(&"r".into()).await.unwrap().len() as u64;
     for after in 0..records - 1 {
         let forked = swarm.fork("r").after(after).id(format!("fork{after}")).await.unwrap();

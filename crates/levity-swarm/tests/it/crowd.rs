@@ -4,7 +4,7 @@ use levity_core::{Limits, Status};
 use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_swarm::{Delegation, Router, Scope, Swarm, SwarmInput, Worker};
+use levity_swarm::{Delegation, Router, Swarm, SwarmInput, Worker, WorkerMemory};
 use levity_test::{ScriptedModel, Turn};
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn the_router_is_told_of_a_thousand_workers_in_few_words() {
 }
 
 /// A worker with this memory that is asked twice in one run, and once in another; how many messages it saw each time.
-async fn seen(scope: Scope) -> Vec<usize> {
+async fn seen(scope: WorkerMemory) -> Vec<usize> {
     let model = ScriptedModel::looping(Turn::new().text("Noted."));
     let agent = Agent::builder(model.clone()).memory(InMemory::new()).build().unwrap();
     let swarm = Swarm::builder(Router::keywords())
@@ -77,10 +77,10 @@ async fn seen(scope: Scope) -> Vec<usize> {
 
 #[tokio::test]
 async fn each_worker_remembers_as_far_as_it_is_to() {
-    assert_eq!(seen(Scope::Task).await, [1, 1, 1]);
-    assert_eq!(seen(Scope::Run).await, [1, 3, 1]);
-    assert_eq!(seen(Scope::Conversation).await, [1, 3, 5]);
-    assert_eq!(seen(Scope::Named("clerk".into())).await, [1, 3, 5]);
+    assert_eq!(seen(WorkerMemory::Task).await, [1, 1, 1]);
+    assert_eq!(seen(WorkerMemory::Run).await, [1, 3, 1]);
+    assert_eq!(seen(WorkerMemory::Conversation).await, [1, 3, 5]);
+    assert_eq!(seen(WorkerMemory::Named("clerk".into())).await, [1, 3, 5]);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn who_keeps_a_conversation_does_one_thing_after_the_other() {
     let model = ScriptedModel::looping(Turn::new().text("Noted."));
     let agent = Agent::builder(model.clone()).memory(InMemory::new()).build().unwrap();
     let swarm = Swarm::builder(Router::keywords())
-        .worker(Worker::new("clerk", "Writes.", agent).memory(Scope::Conversation))
+        .worker(Worker::new("clerk", "Writes.", agent).memory(WorkerMemory::Conversation))
         .build()
         .unwrap();
     let plan = (0..5).map(|at| Delegation::new(format!("d{at}"), "clerk", format!("Task {at}.")));

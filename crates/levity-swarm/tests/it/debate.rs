@@ -5,7 +5,7 @@ use std::time::Duration;
 use levity_core::{ErrorKind, Limit, Limits, ModelErrorKind, Status};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Debate, Error, Notice, ReportStatus, Scope, Swarm, SwarmAnswer, SwarmBuilder, SwarmDetails,
+    Debate, Error, ReportStatus, Swarm, SwarmAnswer, SwarmBuilder, SwarmDetails, SwarmNotice, WorkerMemory,
 };
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
@@ -40,10 +40,10 @@ async fn they_speak_in_turns_and_the_judge_decides() {
     let places: Vec<_> = ["At six.", "At eight.", "Still at six."].map(|said| last.find(said)).into();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{last}");
     assert!(told(&judge, 0).contains("Six will do."));
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::RoundBegan { of: 2, .. })), 2);
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::Judged { done: true, .. })), 1);
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::Began { .. })), 4);
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::Done { .. })), 4);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::RoundBegan { of: 2, .. })), 2);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Judged { done: true, .. })), 1);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Began { .. })), 4);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Done { .. })), 4);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_turn_that_fails_is_tried_again_and_then_left_out() {
     assert!(finished.text().starts_with("Sail at six.\n\nNot done:\n- pilot (`round1.pilot`): "));
     assert!(told(&watch, 0).contains("could not speak in round 1"), "{}", told(&watch, 0));
     assert!(told(&watch, 1).contains("# The attempt before failed"));
-    assert_eq!(notices.count(|notice| matches!(notice, Notice::Failed { .. })), 3);
+    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Failed { .. })), 3);
 }
 
 #[tokio::test]
@@ -133,8 +133,7 @@ async fn a_judge_who_writes_prose_is_asked_once_more() {
     assert!(again.contains("I would sail.") && again.contains("it is no JSON"), "{again}");
     let (finished, notices) = judged(says(&["I would sail.", "I said I would sail."])).await;
     assert_eq!(finished.text(), "I said I would sail.");
-    let is_told =
-        |notice: &Notice| matches!(notice, Notice::Judged { reason, .. } if reason.contains("as it stands"));
+    let is_told = |notice: &SwarmNotice| matches!(notice, SwarmNotice::Judged { reason, .. } if reason.contains("as it stands"));
     assert_eq!(notices.count(is_told), 1);
 }
 
@@ -149,7 +148,7 @@ async fn whatever_the_judge_does_there_is_an_answer() {
     ] {
         let (finished, notices) = judged(judge).await;
         assert_eq!(finished.text(), list);
-        assert_eq!(notices.count(|notice| matches!(notice, Notice::Listed { .. })), 1);
+        assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Listed { .. })), 1);
     }
     let huge = "words ".repeat(2_000_000);
     let (finished, _) = judged(says(&[&huge, &huge])).await;
@@ -208,7 +207,7 @@ async fn what_the_host_says_is_heard_by_those_who_come_later() {
 async fn who_remembers_has_its_own_turns_before_it() {
     let pilot = says(&["At six.", "Still."]);
     let swarm = Swarm::builder(Debate::unjudged().rounds(2))
-        .worker(worker("pilot", pilot.clone()).memory(Scope::Run))
+        .worker(worker("pilot", pilot.clone()).memory(WorkerMemory::Run))
         .worker(worker("watch", says(&["b", "d"])))
         .build()
         .unwrap();
@@ -281,7 +280,9 @@ async fn the_machine_keeps_the_contract() {
         Debate::unjudged().rounds(100).context_tokens(0),
     ] {
         let swarm = two(debate, model(), model())
-            .worker(worker("cook", model()).stand_in("pilot").retries(3).memory(Scope::Named("c".into())))
+            .worker(
+                worker("cook", model()).stand_in("pilot").retries(3).memory(WorkerMemory::Named("c".into())),
+            )
             .max_parallel(2)
             .talk()
             .build()

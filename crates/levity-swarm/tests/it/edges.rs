@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limits, Machine, ModelErrorKind, Outcome, RunId, Signal, Status, Step,
+    Effect, EffectId, Ending, Input, Limits, Machine, MachineOutput, ModelErrorKind, Outcome, RunId, Signal,
+    Status,
 };
 use levity_loop::Agent;
 use levity_swarm::{
-    Debate, Delegation, Error, Handoff, Messages, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmInput,
-    SwarmMachine, Worker,
+    Debate, Delegation, Error, Handoff, Messages, PlannedBy, ReportStatus, Router, Swarm, SwarmInput,
+    SwarmMachine, SwarmNotice, Worker,
 };
 use levity_test::ScriptedModel;
 use serde_json::json;
@@ -99,12 +100,12 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
     let plan = [Delegation::new("a", "weak", "Go."), Delegation::new("b", "strong", "Go.")];
     let finished = swarm
         .run(SwarmInput::from("Go").plan(plan))
-        .on_event(move |event| hear.lock().unwrap().extend(Notice::of(&event.kind)))
+        .on_event(move |event| hear.lock().unwrap().extend(SwarmNotice::of(&event.kind)))
         .await
         .unwrap();
     let told = told.lock().unwrap();
     let planned = told.iter().filter_map(|notice| match notice {
-        Notice::Planned { by, .. } => Some(*by),
+        SwarmNotice::Planned { by, .. } => Some(*by),
         _ => None,
     });
     assert_eq!(planned.collect::<Vec<_>>(), [PlannedBy::Host]);
@@ -113,7 +114,7 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
 
 /// Finishes an effect of a machine, and returns those that it wants then.
 fn finish(machine: &mut SwarmMachine, effect: u64, outcome: Outcome) -> Vec<(EffectId, Effect)> {
-    let mut step = Step::new();
+    let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect: EffectId::new(effect), outcome }, &mut step);
     step.effects
 }
@@ -137,7 +138,7 @@ fn told_last(order: [u64; 2]) -> String {
         .build()
         .unwrap();
     let mut machine = swarm.machine("Go");
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut Step::new());
+    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut MachineOutput::new());
     let plan = r#"[{"id": "a", "worker": "w1", "task": "t"}, {"id": "b", "worker": "w2", "task": "t"}]"#;
     finish(&mut machine, 0, child(ended(plan)));
     let mut noted = ended("Done.");

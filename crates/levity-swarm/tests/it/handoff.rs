@@ -12,8 +12,8 @@ use levity_core::{
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Carry, Error, Handoff, MessageKind, Notice, ReportStatus, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput,
-    Then, Worker,
+    Error, FailureAction, Handoff, HandoffHistory, MessageKind, ReportStatus, Swarm, SwarmAnswer,
+    SwarmBuilder, SwarmInput, SwarmNotice, Worker,
 };
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel, Turn};
@@ -51,26 +51,26 @@ fn three(workers: [Worker; 3]) -> SwarmBuilder {
 
 /// What is told, in order.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Notice>>>);
+struct Told(Arc<Mutex<Vec<SwarmNotice>>>);
 
 impl Told {
     fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static {
         let told = self.0.clone();
-        move |event| told.lock().unwrap().extend(Notice::of(&event.kind))
+        move |event| told.lock().unwrap().extend(SwarmNotice::of(&event.kind))
     }
 
     /// Each notice of the swarm in short.
     fn lines(&self) -> Vec<String> {
-        let line = |notice: &Notice| match notice {
-            Notice::Began { id, worker, attempt, .. } => Some(format!("{id} {worker} begins {attempt}")),
-            Notice::Done { id, worker } => Some(format!("{id} {worker} done")),
-            Notice::Failed { id, worker, then, .. } => Some(match then {
-                Then::StandIn { worker: other } => format!("{id} {worker} failed, {other}"),
+        let line = |notice: &SwarmNotice| match notice {
+            SwarmNotice::Began { id, worker, attempt, .. } => Some(format!("{id} {worker} begins {attempt}")),
+            SwarmNotice::Done { id, worker } => Some(format!("{id} {worker} done")),
+            SwarmNotice::Failed { id, worker, then, .. } => Some(match then {
+                FailureAction::StandIn { worker: other } => format!("{id} {worker} failed, {other}"),
                 then => format!("{id} {worker} failed, {then:?}"),
             }),
-            Notice::HandedOff { from, to, .. } => Some(format!("{from} to {to}")),
-            Notice::LoopFound { from, to, .. } => Some(format!("{from} not to {to}")),
-            Notice::FilterFailed { to, .. } => Some(format!("filter failed for {to}")),
+            SwarmNotice::HandedOff { from, to, .. } => Some(format!("{from} to {to}")),
+            SwarmNotice::LoopFound { from, to, .. } => Some(format!("{from} not to {to}")),
+            SwarmNotice::FilterFailed { to, .. } => Some(format!("filter failed for {to}")),
             _ => None,
         };
         self.0.lock().unwrap().iter().filter_map(line).collect()
@@ -166,43 +166,45 @@ async fn what_goes_along_is_what_the_filter_says() {
         "Assistant:I pass you on.<transfer_to>",
         "Tool:=noted",
     ];
-    let check = async |carry: Carry, expected: &[&str]| {
-        let shown = carried(first().carry(Carry::Note).carry_to("pilot", carry.clone())).await.0;
+    let check = async |carry: HandoffHistory, expected: &[&str]| {
+        let shown = carried(first().carry(HandoffHistory::Note).carry_to("pilot", carry.clone())).await.0;
         assert_eq!(shown, expected, "{carry:?}");
         assert_eq!(carried(first().carry(carry.clone())).await.0, expected, "{carry:?} for all");
     };
-    check(Carry::Everything, &all).await;
-    check(Carry::Words, &["User:Pay it.", "Assistant:Let me look.", "Assistant:I pass you on."]).await;
-    check(Carry::Last(0), &all[3..]).await;
+    check(HandoffHistory::Everything, &all).await;
+    check(HandoffHistory::Words, &["User:Pay it.", "Assistant:Let me look.", "Assistant:I pass you on."])
+        .await;
+    check(HandoffHistory::Last(0), &all[3..]).await;
     // A result is not shown without its call.
-    check(Carry::Last(1), &all[1..]).await;
-    check(Carry::Last(2), &all[1..]).await;
-    check(Carry::Last(3), &all).await;
-    check(Carry::Last(usize::MAX), &all).await;
-    check(Carry::Note, &["User:Pay it."]).await;
-    check(Carry::by(|messages| messages[..1].to_vec()), &all[..1]).await;
-    check(Carry::by(|_| Vec::new()), &[]).await;
+    check(HandoffHistory::Last(1), &all[1..]).await;
+    check(HandoffHistory::Last(2), &all[1..]).await;
+    check(HandoffHistory::Last(3), &all).await;
+    check(HandoffHistory::Last(usize::MAX), &all).await;
+    check(HandoffHistory::Note, &["User:Pay it."]).await;
+    check(HandoffHistory::by(|messages| messages[..1].to_vec()), &all[..1]).await;
+    check(HandoffHistory::by(|_| Vec::new()), &[]).await;
 }
 
 #[tokio::test]
 async fn what_a_filter_returns_can_always_be_sent() {
     let shown = |carry| async { carried(Handoff::starting_with("desk").carry(carry)).await.0 };
-    let halves = Carry::by(|all| {
+    let halves = HandoffHistory::by(|all| {
         let calls = |message: &&Arc<Message>| message.role != Role::Tool;
         all.iter().filter(calls).cloned().collect()
     });
     assert_eq!(shown(halves).await, ["User:Pay it.", "Assistant:Let me look.", "Assistant:I pass you on."]);
-    let results =
-        Carry::by(|all| all.iter().filter(|message| message.role != Role::Assistant).cloned().collect());
+    let results = HandoffHistory::by(|all| {
+        all.iter().filter(|message| message.role != Role::Assistant).cloned().collect()
+    });
     assert_eq!(shown(results).await, ["User:Pay it."]);
-    let backwards = Carry::by(|all| all.iter().rev().cloned().collect());
+    let backwards = HandoffHistory::by(|all| all.iter().rev().cloned().collect());
     assert_eq!(
         shown(backwards).await,
         ["Assistant:I pass you on.", "Assistant:Let me look.", "User:Pay it."]
     );
-    let twice = Carry::by(|all| [all, all].concat());
+    let twice = HandoffHistory::by(|all| [all, all].concat());
     assert_eq!(shown(twice).await.len(), 10, "calls of one id are renamed");
-    let odd = Carry::by(|all| {
+    let odd = HandoffHistory::by(|all| {
         let call = all[1].calls().next().unwrap().clone();
         let by_user = Message::new(Role::User, [Part::text("mine"), Part::ToolCall(call)]);
         vec![by_user.into(), all[2].clone(), Message::new(Role::Tool, [Part::text("odd")]).into()]
@@ -212,7 +214,8 @@ async fn what_a_filter_returns_can_always_be_sent() {
 
 #[tokio::test]
 async fn a_filter_that_panics_takes_nothing_down() {
-    let (shown, told) = carried(Handoff::starting_with("desk").carry(Carry::by(|_| panic!("no")))).await;
+    let (shown, told) =
+        carried(Handoff::starting_with("desk").carry(HandoffHistory::by(|_| panic!("no")))).await;
     assert_eq!(shown, ["User:Pay it.", "Assistant:Let me look.", "Assistant:I pass you on."]);
     assert!(told.lines().contains(&"filter failed for pilot".to_owned()), "{:?}", told.lines());
 }
@@ -449,7 +452,7 @@ async fn what_the_host_says_is_heard_by_the_next_leg_or_by_one_more() {
     };
     let triage = ScriptedModel::new().call("wait", json!({})).turn(pass("billing", ""));
     let billing = ScriptedModel::new().call("wait", json!({})).reply("Paid.").reply("And posted.");
-    let swarm = Swarm::builder(Handoff::starting_with("triage").carry(Carry::Note))
+    let swarm = Swarm::builder(Handoff::starting_with("triage").carry(HandoffHistory::Note))
         .agent("triage", "Hears.", gate(triage))
         .agent("billing", "Pays.", gate(billing.clone()))
         .build()
@@ -536,7 +539,7 @@ async fn what_a_journal_tells_is_what_was_told() {
     run.await.unwrap();
     let told = swarm.history(&"r".into()).await.unwrap();
     let notices =
-        |events: &[Event]| events.iter().filter_map(|event| Notice::of(&event.kind)).collect::<Vec<_>>();
+        |events: &[Event]| events.iter().filter_map(|event| SwarmNotice::of(&event.kind)).collect::<Vec<_>>();
     let live = live.lock().unwrap();
     assert_eq!(notices(&told), notices(&live));
     assert_eq!(told, *live);

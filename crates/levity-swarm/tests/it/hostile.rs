@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::{Limits, ModelCard, Price, Status};
 use levity_loop::Agent;
 use levity_runtime::Runtime;
-use levity_swarm::{Delegation, Report, ReportStatus, Router, Swarm, SwarmInput, Worker};
+use levity_swarm::{Delegation, ReportStatus, Router, Swarm, SwarmInput, Worker, WorkerReport};
 use levity_test::{ManualWorld, ScriptedModel, Turn};
 
 fn worker(name: &str, model: ScriptedModel) -> Worker {
@@ -76,7 +76,7 @@ async fn a_worker_that_answers_ten_megabytes() {
     let finished = swarm.run("Go").await.unwrap();
     assert_eq!(finished.text(), "Short.");
     let text = &finished.report("a").unwrap().text;
-    assert!(text.len() < Report::MAX_TEXT + 100 && text.contains("[cut here: "), "{}", text.len());
+    assert!(text.len() < WorkerReport::MAX_TEXT + 100 && text.contains("[cut here: "), "{}", text.len());
     assert!(finished.bus().bytes() < 100_000, "{}", finished.bus().bytes());
     for model in [&router, &good] {
         let longest = model.requests().iter().map(|request| request.history.size()).max().unwrap();

@@ -10,7 +10,7 @@ use levity_core::{
 };
 use levity_loop::Agent;
 use levity_runtime::Runtime;
-use levity_swarm::{BusMessage, Router, Scope, Swarm, SwarmAnswer, Worker};
+use levity_swarm::{BusMessage, Router, Swarm, SwarmAnswer, Worker, WorkerMemory};
 use levity_test::{ManualWorld, ScriptedModel};
 use proptest::prelude::*;
 use serde_json::json;
@@ -100,7 +100,7 @@ async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>
         let (time, card) = (Duration::from_millis(time), ModelCard::new("test", "slow"));
         let slow = Slow { name, world: world.clone(), time, asked: asked.clone(), card };
         let agent = Agent::builder(slow).runtime(runtime.clone()).build().unwrap();
-        swarm = swarm.worker(Worker::new(name, "Works.", agent).memory(Scope::Run));
+        swarm = swarm.worker(Worker::new(name, "Works.", agent).memory(WorkerMemory::Run));
     }
     let swarm = swarm.build().unwrap();
     let finished = tokio::select! {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use levity_core::{Hints, Tool, ToolOutput, ToolSource};
-use levity_swarm::{Delegation, Notice, PlannedBy, Ready, Router, Swarm, SwarmInput};
+use levity_swarm::{Delegation, PlannedBy, ReadyWorkers, Router, Swarm, SwarmInput, SwarmNotice};
 use levity_test::{RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::json;
@@ -11,7 +11,8 @@ use serde_json::json;
 /// Who gets a goal when no router can say.
 async fn chosen(goal: &str) -> Vec<String> {
     let model = ScriptedModel::new().reply("1").reply("2").reply("3");
-    let swarm = Swarm::builder(Router::keywords()).workers(Ready::new(model).all().unwrap()).build().unwrap();
+    let swarm =
+        Swarm::builder(Router::keywords()).workers(ReadyWorkers::new(model).all().unwrap()).build().unwrap();
     let finished = swarm.run(goal).await.unwrap();
     finished.plan().iter().map(|one| one.worker.to_string()).collect()
 }
@@ -35,7 +36,7 @@ async fn a_router_is_told_what_they_can_do() {
     let router = ScriptedModel::new().reply(r#"{"answer": "Nothing to do."}"#);
     let seen = router.clone();
     let swarm = Swarm::builder(Router::new(router))
-        .workers(Ready::new(ScriptedModel::new()).all().unwrap())
+        .workers(ReadyWorkers::new(ScriptedModel::new()).all().unwrap())
         .build()
         .unwrap();
     assert_eq!(swarm.run("Rest").await.unwrap().text(), "Nothing to do.");
@@ -48,7 +49,7 @@ async fn a_router_is_told_what_they_can_do() {
 #[test]
 fn nothing_is_promised_that_is_not_there() {
     let model = ScriptedModel::new();
-    for worker in Ready::new(model).all().unwrap() {
+    for worker in ReadyWorkers::new(model).all().unwrap() {
         let description = worker.description();
         for word in ["web", "workspace", "commands"] {
             assert!(!description.contains(word), "{}: {description}", worker.name());
@@ -82,7 +83,7 @@ async fn who_only_reads_is_offered_only_what_reads() {
     let looks = tool("look").with_hints(Hints::new().read_only());
     let seen = ScriptedModel::new().reply("1").reply("2").reply("3");
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(looks), Arc::new(tool("hit"))];
-    let ready = Ready::new(seen.clone()).tools(tools).source(Two);
+    let ready = ReadyWorkers::new(seen.clone()).tools(tools).source(Two);
     let plan = ["researcher", "coder", "reviewer"].map(|name| Delegation::new(name, name, "Work."));
     let swarm =
         Swarm::builder(Router::keywords()).workers(ready.all().unwrap()).max_parallel(1).build().unwrap();
@@ -101,7 +102,7 @@ async fn a_tool_that_changes_something_is_denied_to_a_reviewer_however_it_came_t
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("I could not.");
     let seen = model.clone();
-    let reviewer = Ready::new(model)
+    let reviewer = ReadyWorkers::new(model)
         .rule(Rule::tool("hit").allow())
         .finish(move |_, agent| agent.tool(hit.clone()))
         .reviewer()
@@ -121,7 +122,7 @@ async fn a_reviewer_has_nobody_else_do_it_either() {
     let does = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
     let helper = levity_loop::Agent::builder(does).tool(hit).build().unwrap();
     let model = ScriptedModel::new().call("helper", json!({"task": "Hit it."})).reply("I could not.");
-    let reviewer = Ready::new(model)
+    let reviewer = ReadyWorkers::new(model)
         .finish(move |_, agent| agent.agent("helper", "Hits.", helper.clone()))
         .reviewer()
         .unwrap();
@@ -135,7 +136,7 @@ async fn who_wants_another_policy_gives_one() {
     let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
-    let reviewer = Ready::new(model)
+    let reviewer = ReadyWorkers::new(model)
         .finish(move |name, agent| match name {
             "reviewer" => agent.tool(hit.clone()).policy(Policy::allow_all()),
             _ => agent,
@@ -155,10 +156,10 @@ async fn messages_to_colleagues_are_no_changes() {
     let reviews = ScriptedModel::new()
         .call("send_message", json!({"to": "coder", "content": "Mind the gap."}))
         .reply("Looked.");
-    let ready = Ready::new(ScriptedModel::new());
+    let ready = ReadyWorkers::new(ScriptedModel::new());
     let swarm = Swarm::builder(Router::new(router))
         .worker(ready.coder().unwrap())
-        .worker(Ready::new(reviews).reviewer().unwrap())
+        .worker(ReadyWorkers::new(reviews).reviewer().unwrap())
         .talk()
         .build()
         .unwrap();
@@ -172,11 +173,11 @@ async fn a_router_that_cannot_plan_leaves_it_to_the_words() {
     let router = ScriptedModel::new().reply("I would rather not.").reply("No.").reply("They said so.");
     let model = ScriptedModel::new().reply("Fixed.");
     let swarm =
-        Swarm::builder(Router::new(router)).workers(Ready::new(model).all().unwrap()).build().unwrap();
+        Swarm::builder(Router::new(router)).workers(ReadyWorkers::new(model).all().unwrap()).build().unwrap();
     let by = Arc::new(Mutex::new(None));
     let heard = by.clone();
     let run = swarm.run("Fix the bug").on_event(move |event| {
-        if let Some(Notice::Planned { by, .. }) = Notice::of(&event.kind) {
+        if let Some(SwarmNotice::Planned { by, .. }) = SwarmNotice::of(&event.kind) {
             *heard.lock().unwrap() = Some(by);
         }
     });
@@ -190,7 +191,7 @@ mod files {
 
     use super::*;
 
-    async fn work(ready: &Ready, who: &str) -> String {
+    async fn work(ready: &ReadyWorkers, who: &str) -> String {
         let worker = ready.all().unwrap().into_iter().find(|worker| worker.name() == who).unwrap();
         let swarm = Swarm::builder(Router::keywords()).worker(worker).build().unwrap();
         swarm.run("Work").await.unwrap().text().to_owned()
@@ -211,12 +212,12 @@ mod files {
             // Once with the tools of the role, once with those that somebody adds.
             for added in [false, true] {
                 let more = space.clone();
-                let ready = Ready::new(writes()).workspace(space.clone()).finish(move |name, agent| {
-                    match added && name != "coder" {
+                let ready = ReadyWorkers::new(writes()).workspace(space.clone()).finish(
+                    move |name, agent| match added && name != "coder" {
                         true => agent.tool(levity_tools::WriteFile::new(more.clone())),
                         false => agent,
-                    }
-                });
+                    },
+                );
                 assert!(work(&ready, who).await.contains("Tried."));
                 assert_eq!(std::fs::read_to_string(folder.path().join("a.txt")).unwrap(), left, "{who}");
             }
@@ -238,11 +239,12 @@ mod files {
         let model =
             || ScriptedModel::new().call("run_command", json!({"command": "rm a.txt"})).reply("Tried.");
         let more = space.clone();
-        let ready =
-            Ready::new(model()).workspace(space.clone()).finish(move |_, agent| agent.tool(run(&more)));
+        let ready = ReadyWorkers::new(model())
+            .workspace(space.clone())
+            .finish(move |_, agent| agent.tool(run(&more)));
         assert!(work(&ready, "reviewer").await.contains("Tried."));
         assert!(folder.path().join("a.txt").exists());
-        let ready = Ready::new(model()).workspace(space.clone()).commands(run(&space));
+        let ready = ReadyWorkers::new(model()).workspace(space.clone()).commands(run(&space));
         assert!(work(&ready, "coder").await.contains("Tried."));
         assert!(!folder.path().join("a.txt").exists());
     }
@@ -251,7 +253,7 @@ mod files {
     fn what_is_there_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let describe = |space| {
-            let ready = Ready::new(ScriptedModel::new()).workspace(space);
+            let ready = ReadyWorkers::new(ScriptedModel::new()).workspace(space);
             ready.coder().unwrap().description().to_owned()
         };
         assert!(describe(Workspace::open(folder.path()).unwrap()).contains("Edits the workspace"));

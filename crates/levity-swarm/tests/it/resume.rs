@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use levity_core::{
     Decision, Entry, Event, EventKind, Hints, Journal as _, Limit, Limits, Message, ModelError,
-    ModelErrorKind, Part, Post, Request, Response, Role, Status, ToolCall, ToolOutput,
+    ModelErrorKind, Part, Request, Response, Role, RunRequest, Status, ToolCall, ToolOutput,
 };
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    BusMessage, Delegation, Error, Lineage, Router, Scope, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput,
-    Worker,
+    BusMessage, Delegation, Error, Lineage, Router, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput, Worker,
+    WorkerMemory,
 };
 use levity_test::crash::{Crashes, Life, Tally};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
@@ -95,7 +95,7 @@ fn crew(world: &Arc<Tally>) -> Swarm {
 fn builder(runtime: &Runtime, world: &Arc<Tally>) -> SwarmBuilder {
     let inner = crew(world);
     Swarm::builder(Router::new(model("router", world)))
-        .worker(worker("scout", world).memory(Scope::Run))
+        .worker(worker("scout", world).memory(WorkerMemory::Run))
         .worker(worker("flaky", world))
         .worker(worker("loser", world))
         .worker(worker("pilot", world))
@@ -227,7 +227,7 @@ async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
         panic!("nobody answered")
     };
     assert_eq!(world.ever("send"), 0);
-    let post = Post::Decide { effect: ask.effect, decision: Decision::Allow };
+    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
     make().runtime().tell(&ask.run, post).await.unwrap();
     let finished = make().resume(run.clone()).park().await.unwrap();
     assert_eq!(finished.text(), "All is done.");
@@ -274,7 +274,7 @@ async fn a_run_goes_on_with_other_limits() {
     let ask = swarm.asks(&run).await.unwrap().remove(0);
     swarm
         .runtime()
-        .tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow })
+        .tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision: Decision::Allow })
         .await
         .unwrap();
     let made = world.ever("model") as u64;

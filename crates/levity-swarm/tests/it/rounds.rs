@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::{Deltas, Event, Model, ModelCard, ModelError, Request};
 use levity_loop::Agent;
-use levity_swarm::{Notice, SwarmAnswer, Worker};
+use levity_swarm::{SwarmAnswer, SwarmNotice, Worker};
 use levity_test::ScriptedModel;
 
 pub(crate) fn agent(model: impl Model + 'static) -> Agent {
@@ -34,15 +34,15 @@ pub(crate) fn told(model: &ScriptedModel, call: usize) -> String {
 
 /// What is told of a run, in order.
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<Notice>>>);
+pub(crate) struct Told(Arc<Mutex<Vec<SwarmNotice>>>);
 
 impl Told {
     pub(crate) fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
         let told = self.0.clone();
-        move |event| told.lock().unwrap().extend(Notice::of(&event.kind))
+        move |event| told.lock().unwrap().extend(SwarmNotice::of(&event.kind))
     }
 
-    pub(crate) fn count(&self, is_it: impl Fn(&Notice) -> bool) -> usize {
+    pub(crate) fn count(&self, is_it: impl Fn(&SwarmNotice) -> bool) -> usize {
         self.0.lock().unwrap().iter().filter(|notice| is_it(notice)).count()
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use levity_core::{Event, ModelCard, ModelErrorKind, Price, Status};
 use levity_loop::Agent;
 use levity_swarm::{
-    Delegation, Error, MessageKind, Notice, PlannedBy, ReportStatus, Router, Swarm, SwarmAnswer,
-    SwarmBuilder, SwarmInput, Then, Worker,
+    Delegation, Error, FailureAction, MessageKind, PlannedBy, ReportStatus, Router, Swarm, SwarmAnswer,
+    SwarmBuilder, SwarmInput, SwarmNotice, Worker,
 };
 use levity_test::ScriptedModel;
 
@@ -37,15 +37,15 @@ fn told(model: &ScriptedModel, nth: usize) -> String {
 
 /// What is told, in order.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Notice>>>);
+struct Told(Arc<Mutex<Vec<SwarmNotice>>>);
 
 impl Told {
     fn hear(&self) -> impl Fn(&Event) + Send + Sync + 'static {
         let told = self.0.clone();
-        move |event| told.lock().unwrap().extend(Notice::of(&event.kind))
+        move |event| told.lock().unwrap().extend(SwarmNotice::of(&event.kind))
     }
 
-    fn any(&self, is_it: impl Fn(&Notice) -> bool) -> bool {
+    fn any(&self, is_it: impl Fn(&SwarmNotice) -> bool) -> bool {
         self.0.lock().unwrap().iter().any(is_it)
     }
 
@@ -53,7 +53,7 @@ impl Told {
         let told = self.0.lock().unwrap();
         told.iter()
             .filter_map(|notice| match notice {
-                Notice::Planned { by, plan, .. } => {
+                SwarmNotice::Planned { by, plan, .. } => {
                     Some((*by, plan.iter().map(|one| one.worker.to_string()).collect()))
                 }
                 _ => None,
@@ -69,7 +69,7 @@ async fn work_is_planned_done_and_put_together() {
     let finished = swarm.run("Write a function that tells whether water boils").await.unwrap();
     assert_eq!(finished.text(), "A function, and it is right, says the reviewer.");
     assert_eq!(finished.status(), &Status::Complete);
-    assert!(finished.reports().iter().all(levity_swarm::Report::is_done));
+    assert!(finished.reports().iter().all(levity_swarm::WorkerReport::is_done));
     let kinds: Vec<MessageKind> = finished.bus().messages().map(|message| message.kind).collect();
     use MessageKind::{Answer, Result, Task};
     assert_eq!(kinds, [Task, Task, Task, Result, Result, Result, Answer]);
@@ -114,7 +114,7 @@ async fn json_that_is_broken_is_mended_and_that_is_told() {
     let told = Told::default();
     let swarm = three(Router::new(router)).build().unwrap();
     swarm.run("Boil water").on_event(told.hear()).await.unwrap();
-    assert!(told.any(|notice| matches!(notice, Notice::PlanRepaired { .. })));
+    assert!(told.any(|notice| matches!(notice, SwarmNotice::PlanRepaired { .. })));
     assert_eq!(
         told.planned(),
         [(PlannedBy::Router, ["researcher", "coder", "reviewer"].map(Into::into).to_vec())]
@@ -129,8 +129,8 @@ async fn a_plan_that_cannot_be_carried_out_is_asked_for_once_more() {
     swarm.run("Boil water").on_event(heard.hear()).await.unwrap();
     let asked = told(&router, 1);
     assert!(asked.contains("`write` is for `codr`, who is not there; did you mean `coder`?"), "{asked}");
-    assert!(heard.any(|notice| matches!(notice, Notice::PlanRejected { attempt: 1, .. })));
-    assert!(!heard.any(|notice| matches!(notice, Notice::FellBack { .. })));
+    assert!(heard.any(|notice| matches!(notice, SwarmNotice::PlanRejected { attempt: 1, .. })));
+    assert!(!heard.any(|notice| matches!(notice, SwarmNotice::FellBack { .. })));
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ async fn words_decide_when_the_router_cannot() {
     let swarm = three(Router::new(router)).build().unwrap();
     let finished = swarm.run("Research it, and review the code").on_event(heard.hear()).await.unwrap();
     assert_eq!(finished.text(), "Done.");
-    assert!(heard.any(|notice| matches!(notice, Notice::PlanRejected { attempt: 2, .. })));
-    assert!(heard.any(|notice| matches!(notice, Notice::FellBack { .. })));
+    assert!(heard.any(|notice| matches!(notice, SwarmNotice::PlanRejected { attempt: 2, .. })));
+    assert!(heard.any(|notice| matches!(notice, SwarmNotice::FellBack { .. })));
     assert_eq!(
         heard.planned(),
         [(PlannedBy::Keywords, ["researcher", "coder", "reviewer"].map(Into::into).to_vec())]
@@ -165,7 +165,7 @@ async fn who_fails_tries_again_and_is_told_why() {
     let finished = swarm.run("Write code").on_event(heard.hear()).await.unwrap();
     assert_eq!((finished.text(), finished.reports()[0].attempts), ("fn f() {}", 2));
     assert!(told(&coder, 1).contains("# The attempt before failed"), "{}", told(&coder, 1));
-    assert!(heard.any(|notice| matches!(notice, Notice::Failed { then: Then::Retry, .. })));
+    assert!(heard.any(|notice| matches!(notice, SwarmNotice::Failed { then: FailureAction::Retry, .. })));
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn results_are_listed_when_nobody_puts_them_together() {
     let swarm = three(Router::new(router)).build().unwrap();
     let finished = swarm.run("Boil water").on_event(heard.hear()).await.unwrap();
     assert!(finished.text().starts_with("## researcher (`find`)\nWater boils"), "{}", finished.text());
-    assert!(heard.any(|notice| matches!(notice, Notice::Listed { .. })));
+    assert!(heard.any(|notice| matches!(notice, SwarmNotice::Listed { .. })));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use levity_core::ModelErrorKind;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_swarm::{Blackboard, Debate, Handoff, Router, Scope, Swarm, SwarmBuilder};
+use levity_swarm::{Blackboard, Debate, Handoff, Router, Swarm, SwarmBuilder, WorkerMemory};
 use levity_test::{ScriptedModel, Turn, conformance};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ async fn router_is_restored_between_failures_and_rounds() {
     let again = json!({"delegations": [{"id": "cook", "worker": "pilot", "task": "Cook it.", "depends_on": ["look"]}]});
     let router = says(&["I would rather not.", &plan.to_string(), &again.to_string(), "All is done."]);
     let builder = Swarm::builder(Router::new(router))
-        .worker(worker("pilot", notes("Found.").reply("Cooked.")).memory(Scope::Run))
+        .worker(worker("pilot", notes("Found.").reply("Cooked.")).memory(WorkerMemory::Run))
         .worker(worker("cook", Slow(fails(), 50)))
         .worker(worker("watch", Slow(fails(), 200)).stand_in("mate").retries(0))
         .worker(worker("mate", says(&["Washed.", "Looked."])))

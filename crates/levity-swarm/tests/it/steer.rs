@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ControlError, Decision, EventKind, Hints, Post, Tool, ToolCx, ToolError, ToolOutput, ToolSpec,
+    ControlError, Decision, EventKind, Hints, RunRequest, Tool, ToolCx, ToolError, ToolOutput, ToolSpec,
 };
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    Delegation, Error, Lineage, Messages, Notice, ReportStatus, Router, Swarm, SwarmInput, Worker,
+    Delegation, Error, Lineage, Messages, ReportStatus, Router, Swarm, SwarmInput, SwarmNotice, Worker,
 };
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
@@ -221,7 +221,7 @@ async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_i
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     let mut events = handle.events();
     while let Some(event) = events.next().await {
-        if let Some(Notice::Done { .. }) = Notice::of(&event.kind) {
+        if let Some(SwarmNotice::Done { .. }) = SwarmNotice::of(&event.kind) {
             handle.control().cancel("enough").await.unwrap();
         }
     }
@@ -247,7 +247,7 @@ async fn a_question_may_be_answered_days_later() {
     let Err(Error::Parked { run, .. }) = swarm.run("Send it").park().await else { panic!("it asks") };
     world.advance(Duration::from_secs(3 * 24 * 3_600));
     let asks = swarm.asks(&run).await.unwrap();
-    let post = Post::Decide { effect: asks[0].effect, decision: Decision::Allow };
+    let post = RunRequest::Decide { effect: asks[0].effect, decision: Decision::Allow };
     runtime.tell(&asks[0].run, post).await.unwrap();
     assert_eq!(swarm.resume(run).await.unwrap().text(), "Sent.");
 }

@@ -15,8 +15,8 @@ use levity_core::{
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Blackboard, BusMessage, Debate, Handoff, MessageKind, Pattern, Router, Scope, Swarm, SwarmAnswer,
-    SwarmBuilder, Worker,
+    Blackboard, BusMessage, Debate, Handoff, MessageKind, Pattern, Router, Swarm, SwarmAnswer, SwarmBuilder,
+    Worker, WorkerMemory,
 };
 use levity_test::{FunctionModel, ManualWorld};
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ fn worker(name: &'static str) -> Worker {
 /// Workers of whom some fail, stand in for others and remember things.
 fn builder(pattern: Pattern) -> SwarmBuilder {
     Swarm::builder(pattern)
-        .worker(worker("scout").memory(Scope::Run))
+        .worker(worker("scout").memory(WorkerMemory::Run))
         .worker(worker("flaky"))
         .worker(worker("loser").retries(0))
         .worker(worker("lame").retries(0).stand_in("pilot"))

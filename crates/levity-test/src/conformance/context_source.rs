@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use levity_core::{ContextAsk, ContextBlock, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextLifetime, ContextSource};
 
 use super::check::{abandon, calm, kept, same};
 
@@ -53,7 +53,7 @@ async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlo
 }
 
 /// A block that is before the instructions at one time and behind them at another spoils what providers have cached.
-fn check_lasts(blocks: &[ContextBlock], seen: &mut BTreeMap<String, Lasts>) {
+fn check_lasts(blocks: &[ContextBlock], seen: &mut BTreeMap<String, ContextLifetime>) {
     for block in blocks {
         let lasts = *seen.entry(block.name.clone()).or_insert(block.lasts);
         let promise = "context source: how long a block lasts depends neither on the budget nor on the goal";

@@ -1,6 +1,6 @@
 use levity_core::{
-    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, Live, Message, ModelCall, Offer, Outcome, PrepareCx,
-    Prepared, Request, RunId, ToolCall, ToolRun,
+    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, LiveEvents, Message, ModelCall, Offer, Outcome,
+    PrepareCx, Prepared, Request, RunId, ToolCall, ToolRun,
 };
 use serde_json::json;
 
@@ -102,5 +102,5 @@ fn unknown() -> Vec<Effect> {
 }
 
 fn cx() -> EffectCx {
-    EffectCx::new(RunId::new("r1"), EffectId::new(1), Live::default())
+    EffectCx::new(RunId::new("r1"), EffectId::new(1), LiveEvents::default())
 }

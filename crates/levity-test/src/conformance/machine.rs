@@ -1,4 +1,4 @@
-use levity_core::{Effect, EffectId, Ending, Input, Limit, Machine, RunId, Status, Step, Timestamp};
+use levity_core::{Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, RunId, Status, Timestamp};
 use serde_json::Value;
 
 use super::check::{calmly, kept, same};
@@ -89,7 +89,7 @@ pub async fn machine_damaged<M: Machine, R: Machine>(
         let (inputs, _) = explore(make(), seed);
         let mut machine = make();
         for input in inputs.iter().take(junk.place(inputs.len())) {
-            machine.apply(input.clone(), &mut Step::new());
+            machine.apply(input.clone(), &mut MachineOutput::new());
         }
         let whole = machine.save();
         for _ in 0..DAMAGES {
@@ -110,7 +110,7 @@ fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
     let promise = "machine: built from a damaged state, no input makes it panic";
     let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
     let mut apply = |input: Input, wanted: &mut Vec<(EffectId, Effect)>| {
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         calmly(|| machine.apply(input, &mut step), promise);
         wanted.append(&mut step.effects);
         machine.ending().is_some()
@@ -265,7 +265,7 @@ impl<M: Machine> Driven<M> {
         if let Input::Begin { run, .. } = &input {
             self.run = run.clone();
         }
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         step.set_at(at);
         let told = format!("{input:?}");
         calmly(|| self.machine.apply(input, &mut step), PANIC);
@@ -284,7 +284,7 @@ impl<M: Machine> Driven<M> {
         self.wanted.append(&mut step.effects);
     }
 
-    fn check_effects(&self, step: &Step) {
+    fn check_effects(&self, step: &MachineOutput) {
         let mut last = self.wanted.last().map(|(id, _)| *id);
         for (id, effect) in &step.effects {
             let upwards = last.is_none_or(|last| last < *id);

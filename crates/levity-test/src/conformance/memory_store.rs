@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Change, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, Message, Remembered, Summary,
+    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, Message, Remembered,
+    Summary,
 };
 
 use super::check::{abandon, both, kept, same};
@@ -66,7 +67,7 @@ async fn append(
     messages: &[Arc<Message>],
 ) -> Result<(), MemoryError> {
     let end = store.load(id, 0).await?.end;
-    store.save(id, &Change::at(end).with_messages(messages.iter().cloned())).await
+    store.save(id, &ConversationChange::at(end).with_messages(messages.iter().cloned())).await
 }
 
 async fn recent(
@@ -89,7 +90,7 @@ async fn set_summary(
     upto: u64,
 ) -> Result<(), MemoryError> {
     let end = store.load(id, 0).await?.end;
-    store.save(id, &Change::at(end).with_summary(Summary::new(text, upto))).await
+    store.save(id, &ConversationChange::at(end).with_summary(Summary::new(text, upto))).await
 }
 
 /// A call was refused for this reason.
@@ -107,7 +108,7 @@ async fn check_unknown(store: &impl MemoryStore) {
         kept(store.trim(&id, 3).await, UNKNOWN);
     }
     let promise = "memory store: a change of nothing makes no conversation";
-    kept(store.save(&id, &Change::at(0)).await, promise);
+    kept(store.save(&id, &ConversationChange::at(0)).await, promise);
     same(&listed::names(store, promise).await, &Vec::<String>::new(), promise);
 }
 
@@ -146,7 +147,7 @@ fn hard() -> Vec<Arc<Message>> {
     let call = levity_core::ToolCall::new("deep", "deep", deep);
     let numbers = serde_json::json!([u64::MAX, i64::MIN, 0.1, 1e308, -0.0, 5e-324, 123_456_789.123_456_79]);
     let mut part = levity_core::Part::text("\u{feff}\u{0}\u{2029}");
-    part.set_opaque(levity_core::Opaque::new("test", numbers));
+    part.set_opaque(levity_core::ProviderState::new("test", numbers));
     let nothing = levity_core::ToolOutput::value(serde_json::Value::Null);
     let result = levity_core::ToolResult::new(&call, Ok(nothing));
     [
@@ -166,7 +167,7 @@ fn batch(name: &str) -> Vec<Arc<Message>> {
 async fn check_whole(store: &impl MemoryStore) {
     let id = ConversationId::new("dropped");
     let (a, b) = (batch("a"), batch("b"));
-    let save = |messages: &[Arc<Message>]| Change::at(0).with_messages(messages.iter().cloned());
+    let save = |messages: &[Arc<Message>]| ConversationChange::at(0).with_messages(messages.iter().cloned());
     drop(abandon(store.save(&id, &save(&a))));
     // A store that works elsewhere may take its time; whichever comes first, the other has moved.
     let second = store.save(&id, &save(&b)).await;
@@ -223,7 +224,8 @@ async fn check_summary(store: &impl MemoryStore) {
 
     let promise = "memory store: a summary stands only for messages that are there";
     refused(set_summary(store, &id, "All of it.", 12).await, MemoryErrorKind::Refused, promise);
-    let whole = Change::at(11).with_messages(batch("last")).with_summary(Summary::new("All of it.", 15));
+    let whole =
+        ConversationChange::at(11).with_messages(batch("last")).with_summary(Summary::new("All of it.", 15));
     kept(store.save(&id, &whole).await, promise);
     same(&summary_of(store, &id, promise).await, &Some(("All of it.".to_owned(), 15)), promise);
 }

@@ -1,5 +1,5 @@
 use levity_core::{
-    Media, Message, Model, ModelError, Opaque, Options, OutputSchema, Part, Request, Response, Role,
+    Media, Message, Model, ModelError, Options, OutputSchema, Part, ProviderState, Request, Response, Role,
     ToolChoice, ToolSpec,
 };
 use serde_json::json;
@@ -107,7 +107,7 @@ fn plain() -> Request {
 fn odd_requests() -> Vec<Request> {
     let said = |message| Request::new().with_message(Message::user(SECRET)).with_message(message);
     let image = Part::Media(Media::bytes("image/png", Vec::new()));
-    let foreign = Part::Opaque(Opaque::new("nobody", json!({"state": [SECRET]})));
+    let foreign = Part::Opaque(ProviderState::new("nobody", json!({"state": [SECRET]})));
     let mut choice = plain().with_tools([ToolSpec::new("add", SECRET).into()]);
     choice.tool_choice = ToolChoice::Tool("no_such_tool".into());
     let mut options = Options::new();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{
-    Ask, Command, Decision, Entry, Error, Event, EventKind, Input, Journal, Record, RunId, Timestamp,
+    Ask, ControlCommand, Decision, Entry, Error, Event, EventKind, Input, Journal, Record, RunId, Timestamp,
 };
 use levity_runtime::{MemoryJournal, Run, RunHandle, Runnable, Runtime, replay_run};
 
@@ -267,8 +267,8 @@ fn inputs(run: &RunId, record: &Record) -> Vec<(Timestamp, Input)> {
         Entry::Wrapped(limit) => vec![Input::Wrap(limit)],
         Entry::Low(limit) => vec![Input::Low(limit)],
         Entry::Stopped(limit) => vec![Input::Stop(limit)],
-        Entry::Commanded(Command::Say { message }) => vec![Input::Say(message)],
-        Entry::Commanded(Command::Cancel { reason }) => vec![Input::Cancel { reason }],
+        Entry::Commanded(ControlCommand::Say { message }) => vec![Input::Say(message)],
+        Entry::Commanded(ControlCommand::Cancel { reason }) => vec![Input::Cancel { reason }],
         _ => Vec::new(),
     };
     inputs.into_iter().map(|input| (record.at, input)).collect()

@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::task::Poll;
 
 use levity_core::{
-    Command, Decision, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalErrorKind,
-    Limits, MachineKind, OpenRun, Opened, Post, Record, RunId, RunQuery, RunState, Status, Timestamp,
+    ControlCommand, Decision, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal,
+    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunQuery, RunRequest, RunState,
+    Status, Timestamp,
 };
 use serde_json::json;
 
@@ -103,7 +104,7 @@ pub(super) async fn check_remove(journal: &impl Journal) {
 }
 
 /// What has been left for a run by now.
-async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<Post>> {
+async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<RunRequest>> {
     let mut posted = pin!(open.log.posted());
     poll_fn(|cx| {
         Poll::Ready(match posted.as_mut().poll(cx) {
@@ -117,7 +118,7 @@ async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<Post>> {
 pub(super) async fn check_post(journal: &impl Journal) {
     fill(journal).await;
     let run = RunId::new("asks");
-    let word = Post::Decide { effect: EffectId::new(1), decision: Decision::Allow };
+    let word = RunRequest::Decide { effect: EffectId::new(1), decision: Decision::Allow };
     let promise = "journal: what is posted reaches whoever drives the run next";
     if journal.post(&run, &word).await.is_err() {
         // It may be one that takes no posts.
@@ -131,10 +132,10 @@ pub(super) async fn check_post(journal: &impl Journal) {
     let promise = "journal: what was given out comes again until an append";
     let mut open = kept(journal.open(&run).await, promise);
     same(&kept(open.log.posted().await, promise), &vec![word], promise);
-    let records = [Record::new(2, Timestamp::from_millis(3), Entry::Commanded(Command::Resume))];
+    let records = [Record::new(2, Timestamp::from_millis(3), Entry::Commanded(ControlCommand::Resume))];
     kept(open.log.append(&records).await, promise);
     let promise = "journal: what is posted reaches whoever drives the run now, oldest first and once";
-    let words = [Post::Command(Command::Pause), Post::Command(Command::Resume)];
+    let words = [RunRequest::Command(ControlCommand::Pause), RunRequest::Command(ControlCommand::Resume)];
     for word in &words {
         kept(journal.post(&run, word).await, promise);
     }
@@ -143,7 +144,7 @@ pub(super) async fn check_post(journal: &impl Journal) {
         got.extend(kept(open.log.posted().await, promise));
     }
     same(&got, &words.to_vec(), promise);
-    let records = [Record::new(3, Timestamp::from_millis(4), Entry::Commanded(Command::Resume))];
+    let records = [Record::new(3, Timestamp::from_millis(4), Entry::Commanded(ControlCommand::Resume))];
     kept(open.log.append(&records).await, promise);
     drop(open);
     let promise = "journal: what was given out is gone after an append";

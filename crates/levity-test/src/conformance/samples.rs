@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use levity_core::{
     Content, EffectClass, EffectId, EffectKind, EffectNote, Entry, Finish, History, Limit, Limits,
-    MachineKind, Media, Message, ModelError, ModelErrorKind, Opaque, Opened, Outcome, Part, Record, Response,
-    Role, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
+    MachineKind, Media, Message, ModelError, ModelErrorKind, Opened, Outcome, Part, ProviderState, Record,
+    Response, Role, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
 };
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub(super) const ODD_IDS: [&str; 8] =
 /// One message of each kind, with provider data and media.
 pub(super) fn messages() -> Vec<Arc<Message>> {
     let mut thought = Part::thinking("two numbers");
-    thought.set_opaque(Opaque::new("test", json!({"signature": "c2ln", "n": [1, 2.5, null]})));
+    thought.set_opaque(ProviderState::new("test", json!({"signature": "c2ln", "n": [1, 2.5, null]})));
     let call = ToolCall::new("c1", "add", json!({"a": 2, "b": 5.25, "deep": {"list": [[], {}]}}));
     let output =
         ToolOutput::value(json!({"sum": 7.25})).with_media(Media::bytes("image/png", vec![0, 255, 7]));
@@ -30,7 +30,7 @@ pub(super) fn messages() -> Vec<Arc<Message>> {
         Message::new(Role::Tool, [Part::ToolResult(result)]),
         Message::assistant("The sum is 7.25."),
         Message::system("Be brief."),
-        Message::new(Role::User, [Part::Opaque(Opaque::new("test", json!("block")))]),
+        Message::new(Role::User, [Part::Opaque(ProviderState::new("test", json!("block")))]),
         Message::new(Role::Assistant, []),
     ]
     .map(Arc::new)

@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 
 use async_trait::async_trait;
 use levity_core::{
-    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Post, Record, RunId, RunLog,
-    RunQuery, RunSummary, Snapshot,
+    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery,
+    RunRequest, RunSummary, Snapshot,
 };
 
 use super::{Moment, Point, Written};
@@ -231,7 +231,7 @@ impl Journal for CrashJournal {
     }
 
     /// A scenario is one process, and has nobody to leave word for.
-    async fn post(&self, run: &RunId, _: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, _: &RunRequest) -> Result<(), JournalError> {
         Err(JournalError::busy(run))
     }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use levity_core::{CallId, Delta, Deltas, Finish, ModelError, Opaque, Request, Usage};
+use levity_core::{CallId, Delta, Deltas, Finish, ModelError, ProviderState, Request, Usage};
 use serde_json::Value;
 
 /// One reply of a [`ScriptedModel`](crate::ScriptedModel), piece by piece.
@@ -50,7 +50,7 @@ enum Item {
         name: String,
         args: String,
     },
-    Opaque(Opaque),
+    Opaque(ProviderState),
 }
 
 impl Turn {
@@ -92,7 +92,7 @@ impl Turn {
     }
 
     /// Fastens provider data to what was added before.
-    pub fn opaque(self, opaque: Opaque) -> Self {
+    pub fn opaque(self, opaque: ProviderState) -> Self {
         self.item(Item::Opaque(opaque))
     }
 

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Delta, Finish, Message, Model, ModelCard, ModelError, ModelErrorKind, Opaque, Part, Request, Response,
-    Role, ToolCall, Usage,
+    Delta, Finish, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, ProviderState, Request,
+    Response, Role, ToolCall, Usage,
 };
 use levity_test::{FunctionModel, ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
@@ -39,7 +39,7 @@ fn reply(parts: impl IntoIterator<Item = Part>) -> Response {
 #[test]
 fn turns_become_responses() {
     let call = |id: &str| Part::ToolCall(ToolCall::new(id, "add", json!({"a": 2})));
-    let signature = Opaque::new("test", json!("sig"));
+    let signature = ProviderState::new("test", json!("sig"));
     let mut signed = Part::thinking("hm");
     signed.set_opaque(signature.clone());
     let calls = |parts| reply(parts).with_finish(Finish::ToolCalls);

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use levity_core::{
     Ask, Decision, Delta, EffectId, Ending, Event, EventKind, Finish, Limit, MachineKind, Media, Message,
-    ModelError, ModelErrorKind, Opaque, Part, Phase, Role, RunId, Status, Timestamp, ToolCall, ToolError,
-    ToolOutput, ToolResult, Usage,
+    ModelError, ModelErrorKind, Part, Phase, ProviderState, Role, RunId, Status, Timestamp, ToolCall,
+    ToolError, ToolOutput, ToolResult, Usage,
 };
 use levity_test::story;
 use serde_json::json;
@@ -53,7 +53,7 @@ fn of_models() {
         Part::ToolCall(call()),
         Part::ToolCall(ToolCall::from_text("c2", "add", "{\n")),
         Part::Media(Media::bytes("image/png", vec![1])),
-        Part::Opaque(Opaque::new("test", json!(1))),
+        Part::Opaque(ProviderState::new("test", json!(1))),
     ];
     let finished = |parts: &[Part], usage| EventKind::ModelFinished {
         effect,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use levity_core::{Tool, ToolSource, ToolSpec};
 
-use super::Problem;
+use super::ToolProblem;
 use super::search::Index;
 use crate::entry::Entry;
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(super) struct Snapshot {
     entries: Vec<Arc<Entry>>,
     places: HashMap<String, usize>,
     pub(super) specs: Arc<[Arc<ToolSpec>]>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<ToolProblem>,
     versions: Vec<u64>,
     /// How many of the tools never change; they are the first.
     fixed: usize,
@@ -52,7 +52,7 @@ impl Snapshot {
             for tool in source.tools() {
                 snapshot.add_from(source.as_ref(), tool, last);
             }
-            let problem = |text| Problem { source: source.name().to_owned(), error: Error::Source(text) };
+            let problem = |text| ToolProblem { source: source.name().to_owned(), error: Error::Source(text) };
             snapshot.problems.extend(source.problems().into_iter().map(problem));
         }
         snapshot.specs = last.same_specs(&snapshot.entries);
@@ -62,7 +62,7 @@ impl Snapshot {
     /// Adds a tool of a source, or says why not.
     fn add_from(&mut self, source: &dyn ToolSource, tool: Arc<dyn Tool>, last: &Self) {
         let name = tool.spec().name.clone();
-        let mut problem = |error| self.problems.push(Problem { source: source.name().to_owned(), error });
+        let mut problem = |error| self.problems.push(ToolProblem { source: source.name().to_owned(), error });
         let entry = match last.compiled(tool) {
             Ok(entry) => entry,
             Err(error) => return problem(error),
@@ -72,7 +72,7 @@ impl Snapshot {
         }
         let at = self.entries.len();
         if let Err(error) = self.add(entry) {
-            return self.problems.push(Problem { source: source.name().to_owned(), error });
+            return self.problems.push(ToolProblem { source: source.name().to_owned(), error });
         }
         let part = source.part(&name).unwrap_or_else(|| source.name().to_owned());
         match self.parts.last_mut() {

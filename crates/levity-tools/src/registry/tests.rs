@@ -4,7 +4,7 @@ use levity_core::ToolSpec;
 use serde_json::json;
 
 use super::*;
-use crate::Side;
+use crate::SchemaSide;
 use crate::testing::FnTool;
 
 fn names(registry: &Registry) -> Vec<String> {
@@ -69,7 +69,7 @@ fn an_output_schema_is_compiled_too() {
     let spec = ToolSpec::new("t", "").with_output(json!({"type": "nothing"}));
     let error =
         Registry::builder().tool(FnTool::ready(spec, |_| Ok(Default::default()))).build().unwrap_err();
-    assert!(matches!(error, Error::InvalidSchema { side: Side::Output, .. }));
+    assert!(matches!(error, Error::InvalidSchema { side: SchemaSide::Output, .. }));
     assert!(!error.is_retryable());
 }
 

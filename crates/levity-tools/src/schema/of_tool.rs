@@ -6,7 +6,7 @@ use levity_core::{ToolCall, ToolError, ToolErrorKind, ToolSpec};
 use serde_json::{Map, Value};
 
 use super::{Schema, coerce, plain};
-use crate::error::{Error, Side};
+use crate::error::{Error, SchemaSide};
 use crate::text::Short;
 
 /// A schema of a tool: compiled at once or, where nothing can be wrong with it, when it is first needed.
@@ -15,7 +15,7 @@ use crate::text::Short;
 /// since the schema of schemas is compiled with it.
 pub(crate) struct ToolSchema {
     spec: Arc<ToolSpec>,
-    side: Side,
+    side: SchemaSide,
     compiled: OnceLock<Result<Schema, Error>>,
 }
 
@@ -25,7 +25,7 @@ impl ToolSchema {
     /// # Errors
     /// When it cannot be used.
     pub(crate) fn input(spec: &Arc<ToolSpec>) -> Result<Self, Error> {
-        Self::new(spec, Side::Input)
+        Self::new(spec, SchemaSide::Input)
     }
 
     /// The schema of what the tool gives, if it has one.
@@ -33,10 +33,10 @@ impl ToolSchema {
     /// # Errors
     /// When it cannot be used.
     pub(crate) fn output(spec: &Arc<ToolSpec>) -> Result<Option<Self>, Error> {
-        spec.output.as_ref().map(|_| Self::new(spec, Side::Output)).transpose()
+        spec.output.as_ref().map(|_| Self::new(spec, SchemaSide::Output)).transpose()
     }
 
-    fn new(spec: &Arc<ToolSpec>, side: Side) -> Result<Self, Error> {
+    fn new(spec: &Arc<ToolSpec>, side: SchemaSide) -> Result<Self, Error> {
         let compiled = match plain::is_valid(of(spec, side)) {
             true => OnceLock::new(),
             false => Ok(compile(spec, side)?).into(),
@@ -147,13 +147,13 @@ impl fmt::Debug for Arguments {
     }
 }
 
-fn compile(spec: &ToolSpec, side: Side) -> Result<Schema, Error> {
+fn compile(spec: &ToolSpec, side: SchemaSide) -> Result<Schema, Error> {
     Schema::compile(&spec.name, side, of(spec, side))
 }
 
-fn of(spec: &ToolSpec, side: Side) -> &Value {
+fn of(spec: &ToolSpec, side: SchemaSide) -> &Value {
     match side {
-        Side::Input => &spec.input,
-        Side::Output => spec.output.as_ref().unwrap_or(&Value::Null),
+        SchemaSide::Input => &spec.input,
+        SchemaSide::Output => spec.output.as_ref().unwrap_or(&Value::Null),
     }
 }

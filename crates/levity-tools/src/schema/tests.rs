@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn schema(value: &Value) -> Result<Schema, Error> {
-    Schema::compile("t", Side::Input, value)
+    Schema::compile("t", SchemaSide::Input, value)
 }
 
 #[track_caller]

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use levity_core::{Progress, Report, ToolCall, ToolErrorKind, ToolResult};
+use levity_core::{Progress, ToolCall, ToolErrorKind, ToolReport, ToolResult};
 use levity_sandbox::Workspace;
 use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, FileTools, Registry};
@@ -61,7 +61,7 @@ impl Desk {
     async fn call(&self, tool: &str, args: Value) -> ToolResult {
         let changed = self.changed.clone();
         let progress = Progress::listen(move |report| {
-            if let Report::File(change) = report {
+            if let ToolReport::File(change) = report {
                 changed.lock().unwrap().push(format!("{} {}", change.path, change.kind));
             }
         });

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use levity::core::{EffectId, Event, EventKind, RunId, Timestamp};
-use levity::dag::{Notice, Plan, Step, StepId, StepSpent, View};
+use levity::dag::{Plan, PlanNotice, PlanView, Step, StepId, StepSpent};
 use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Cell;
 use ratatui_core::terminal::Terminal;
@@ -9,13 +9,13 @@ use ratatui_core::terminal::Terminal;
 use super::draw;
 
 struct Story {
-    view: View,
+    view: PlanView,
     now: u64,
 }
 
 impl Story {
     fn new(goal: &str) -> Self {
-        let mut story = Self { view: View::new(), now: 0 };
+        let mut story = Self { view: PlanView::new(), now: 0 };
         story.event(EventKind::Goal { text: goal.to_owned() });
         story
     }
@@ -25,26 +25,26 @@ impl Story {
         self.view.apply(&Event::new(RunId::new("r"), self.now, Timestamp::from_millis(self.now), kind));
     }
 
-    fn notice(&mut self, notice: &Notice) {
+    fn notice(&mut self, notice: &PlanNotice) {
         let data = serde_json::to_value(notice).unwrap_or_default();
-        self.event(EventKind::Custom { name: Notice::NAME.to_owned(), data });
+        self.event(EventKind::Custom { name: PlanNotice::NAME.to_owned(), data });
     }
 
     fn planned(&mut self, plan: Plan) {
-        let edges = View::of_plan(plan.clone());
+        let edges = PlanView::of_plan(plan.clone());
         let id = |at: &u32| edges.steps()[*at as usize].id.clone();
         let edges = edges.edges().iter().map(|(from, to)| (id(from), id(to))).collect();
-        self.notice(&Notice::Planned { plan: Arc::new(plan), edges });
+        self.notice(&PlanNotice::Planned { plan: Arc::new(plan), edges });
     }
 
     fn started(&mut self, step: &str, effect: u64) {
         let effect = EffectId::new(effect);
-        self.notice(&Notice::StepStarted { step: step.into(), effect, attempt: 1, round: 1, item: None });
+        self.notice(&PlanNotice::StepStarted { step: step.into(), effect, attempt: 1, round: 1, item: None });
     }
 
     fn completed(&mut self, step: &str) {
         let (step, spent) = (StepId::from(step), StepSpent::default());
-        self.notice(&Notice::StepCompleted { step, writes: Vec::new(), output: "x".into(), spent });
+        self.notice(&PlanNotice::StepCompleted { step, writes: Vec::new(), output: "x".into(), spent });
     }
 
     fn frame(&self, width: u16, height: u16) -> String {
@@ -75,7 +75,7 @@ fn a_frame_has_the_tree_above_and_the_log_below() {
     story.started("south", 2);
     story.completed("north");
     let error = "no answer\r\nfrom \u{1b}]0;x\u{7}".to_owned();
-    story.notice(&Notice::StepFailed { step: "south".into(), error, spent: StepSpent::default() });
+    story.notice(&PlanNotice::StepFailed { step: "south".into(), error, spent: StepSpent::default() });
     let expected = "\
 running · 0 s · 1 of 3 steps · 1 failed · Ctrl-C cancels
 ROOT compare�[2J two coasts

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Failure, Input, Machine as _, Outcome, RunId, Status, Step as Wants,
+    Decision, Effect, EffectId, Failure, Input, Machine as _, MachineOutput as Wants, Outcome, RunId, Status,
     ToolError, ToolOutput, ToolResult,
 };
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::rules;
 use crate::condition::Condition;
 use crate::machine::{CARRY_OUT, GraphMachine, PLAN, Rules, Settings, Start};
-use crate::notice::{Notice, StepStatus};
+use crate::notice::{PlanNotice, StepStatus};
 use crate::plan::{Plan, Variable};
 use crate::step::{FanOut, Join, OnFailure, Reducer, Retry, Step};
 
@@ -20,7 +20,7 @@ use crate::step::{FanOut, Join, OnFailure, Reducer, Retry, Step};
 struct Hand {
     machine: GraphMachine,
     open: Vec<(EffectId, Effect)>,
-    notices: Vec<Notice>,
+    notices: Vec<PlanNotice>,
 }
 
 impl Hand {
@@ -35,7 +35,7 @@ impl Hand {
     fn apply(&mut self, input: Input) {
         let mut wants = Wants::new();
         self.machine.apply(input, &mut wants);
-        self.notices.extend(wants.events.iter().filter_map(Notice::of));
+        self.notices.extend(wants.events.iter().filter_map(PlanNotice::of));
         self.open.append(&mut wants.effects);
     }
 
@@ -149,7 +149,7 @@ fn a_change_that_is_approved_too_late_is_checked_again() {
     hand.gives("first", 1);
     assert_eq!(hand.wanted(), [CARRY_OUT, "second"], "nothing waits for the person");
     hand.end(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
-    assert!(hand.notices.iter().any(|notice| matches!(notice, Notice::Rejected { .. })));
+    assert!(hand.notices.iter().any(|notice| matches!(notice, PlanNotice::Rejected { .. })));
     hand.gives(PLAN, json!({"give_up": "it is too late"}));
     hand.gives("second", 2);
     assert!(matches!(hand.ended(), Status::Failed(_)));

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Machine as _, Outcome, RunId, Status,
-    Step as Wants, ToolCall, ToolError, ToolOutput, ToolResult,
+    Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Machine as _, MachineOutput as Wants,
+    Outcome, RunId, Status, ToolCall, ToolError, ToolOutput, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use super::fate::{Attempt, Dice, Fate, Luck};
 use super::made::Made;
 use super::reference::{Sequential, is_agent};
 use crate::machine::{CARRY_OUT, GraphMachine, PLAN, Rules, Settings, Start};
-use crate::notice::{Notice, StepStatus};
+use crate::notice::{PlanNotice, StepStatus};
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
@@ -27,7 +27,7 @@ pub(super) struct Driver {
     /// All inputs, and what came of each.
     pub(super) inputs: Vec<Input>,
     pub(super) trace: Vec<String>,
-    pub(super) notices: Vec<Notice>,
+    pub(super) notices: Vec<PlanNotice>,
     pub(super) status: HashMap<StepId, StepStatus>,
     /// The steps for which another way was found.
     pub(super) handled: BTreeSet<StepId>,
@@ -99,7 +99,7 @@ impl Driver {
             assert!(self.last.is_none_or(|last| last < *id), "{id} comes after {:?}", self.last);
             self.last = Some(*id);
         }
-        let notices: Vec<Notice> = wants.events.iter().filter_map(Notice::of).collect();
+        let notices: Vec<PlanNotice> = wants.events.iter().filter_map(PlanNotice::of).collect();
         notices.into_iter().for_each(|notice| self.notice(notice));
         self.check_calls(&wants);
         self.open.append(&mut wants.effects);
@@ -130,17 +130,17 @@ impl Driver {
         }
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: PlanNotice) {
         match &notice {
-            Notice::StepStarted { step, effect, attempt, round, item } => {
+            PlanNotice::StepStarted { step, effect, attempt, round, item } => {
                 let attempt = Attempt { step: step.clone(), item: *item, number: *attempt };
                 self.started(&attempt, *effect, *round);
             }
-            Notice::StepCompleted { step, .. } => self.settled(step, StepStatus::Completed),
-            Notice::StepFailed { step, .. } => self.settled(step, StepStatus::Failed),
-            Notice::StepSkipped { step, .. } => self.settled(step, StepStatus::Skipped),
-            Notice::Replanning { steps, .. } => self.asked_for.clone_from(steps),
-            Notice::Replanned { plan, .. } => {
+            PlanNotice::StepCompleted { step, .. } => self.settled(step, StepStatus::Completed),
+            PlanNotice::StepFailed { step, .. } => self.settled(step, StepStatus::Failed),
+            PlanNotice::StepSkipped { step, .. } => self.settled(step, StepStatus::Skipped),
+            PlanNotice::Replanning { steps, .. } => self.asked_for.clone_from(steps),
+            PlanNotice::Replanned { plan, .. } => {
                 self.handled.extend(std::mem::take(&mut self.asked_for));
                 self.take_on(plan);
             }

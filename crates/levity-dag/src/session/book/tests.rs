@@ -10,7 +10,7 @@ fn event(kind: EventKind) -> Event {
 }
 
 fn completed(step: &str) -> Event {
-    let notice = Notice::StepCompleted {
+    let notice = PlanNotice::StepCompleted {
         step: step.into(),
         writes: Vec::new(),
         output: json!("out"),
@@ -22,10 +22,10 @@ fn completed(step: &str) -> Event {
 #[test]
 fn only_what_changed_is_serialised() {
     let dir = tempfile::tempdir().unwrap();
-    let mut book = Book::new(Sessions::open(dir.path()), "r".into());
+    let mut book = Book::new(SessionFolder::open(dir.path()), "r".into());
     book.apply(&event(EventKind::RunStarted { machine: MachineKind::new("graph", 1) })).unwrap();
     let plan = (0..500).fold(Plan::new(), |plan, at| plan.step(Step::new(format!("s{at}"), "A")));
-    book.apply(&event(Notice::Planned { plan: Arc::new(plan), edges: Vec::new() }.into_event())).unwrap();
+    book.apply(&event(PlanNotice::Planned { plan: Arc::new(plan), edges: Vec::new() }.into_event())).unwrap();
     book.write().unwrap();
     assert_eq!(book.serialised, 500);
     for at in 0..3 {

@@ -3,25 +3,25 @@
 use levity_core::{RunId, Timestamp};
 
 use super::Owner;
-use crate::notice::{Notice, StepStatus};
+use crate::notice::{PlanNotice, StepStatus};
 use crate::step::StepId;
-use crate::view::{Activity, Items, StepView, View};
+use crate::view::{Activity, Items, PlanView, StepView};
 
-impl View {
+impl PlanView {
     /// A notice about a step.
-    pub(super) fn tell_step(&mut self, at: Timestamp, run: &RunId, notice: &Notice) {
+    pub(super) fn tell_step(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
         match notice {
-            Notice::StepStarted { step, effect, attempt, round, item } => {
+            PlanNotice::StepStarted { step, effect, attempt, round, item } => {
                 self.owners.insert(effect.get(), Owner::Step(step.clone()));
                 self.begin(at, step, *attempt, *round, *item);
             }
-            Notice::FannedOut { step, items } => {
+            PlanNotice::FannedOut { step, items } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
                     view.items = Some(Items { of: *items, ..Items::default() });
                 }
                 self.note(at, Some(step), &format!("runs for {items} items"));
             }
-            Notice::StepAsked { step, effect } => {
+            PlanNotice::StepAsked { step, effect } => {
                 self.owners.insert(effect.get(), Owner::Step(step.clone()));
                 // The question may have been told already; then it is the step's from now on.
                 if let Some(place) = self.asks.iter().position(|ask| ask.effect == *effect && ask.run == *run)
@@ -30,7 +30,7 @@ impl View {
                     self.step_asks(at, step, &ask);
                 }
             }
-            Notice::ItemFinished { step, item, error } => {
+            PlanNotice::ItemFinished { step, item, error } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
                     let items = view.items.get_or_insert_default();
                     items.done = items.done.saturating_add(1);
@@ -41,7 +41,7 @@ impl View {
                     self.note(at, Some(step), &format!("item {item} failed: {error}"));
                 }
             }
-            Notice::StepRetried { step, attempt, error } => {
+            PlanNotice::StepRetried { step, attempt, error } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
                     view.status = StepStatus::Waiting;
                     view.activity = Activity::Waits;
@@ -49,8 +49,8 @@ impl View {
                 }
                 self.note(at, Some(step), &format!("attempt {attempt} failed: {error}"));
             }
-            Notice::Verdict { step, passed: true, .. } => self.note(at, Some(step), "accepts the work"),
-            Notice::Verdict { step, issues, .. } => {
+            PlanNotice::Verdict { step, passed: true, .. } => self.note(at, Some(step), "accepts the work"),
+            PlanNotice::Verdict { step, issues, .. } => {
                 let first = issues.first().map_or("", String::as_str);
                 self.note(at, Some(step), &format!("sends the work back: {first}"));
             }
@@ -96,15 +96,15 @@ impl View {
         }
     }
 
-    fn settle(&mut self, at: Timestamp, notice: &Notice) {
+    fn settle(&mut self, at: Timestamp, notice: &PlanNotice) {
         let (step, status, error, spent, text) = match notice {
-            Notice::StepCompleted { step, spent, .. } => {
+            PlanNotice::StepCompleted { step, spent, .. } => {
                 (step, StepStatus::Completed, None, Some(spent), "is done".to_owned())
             }
-            Notice::StepFailed { step, error, spent } => {
+            PlanNotice::StepFailed { step, error, spent } => {
                 (step, StepStatus::Failed, Some(error), Some(spent), format!("failed: {error}"))
             }
-            Notice::StepSkipped { step, why } => {
+            PlanNotice::StepSkipped { step, why } => {
                 (step, StepStatus::Skipped, Some(why), None, format!("is skipped: {why}"))
             }
             _ => return,

@@ -6,14 +6,14 @@ use super::Owner;
 use crate::notice::StepStatus;
 use crate::step::StepId;
 use crate::view::text::one_line;
-use crate::view::{Activity, Stage, View, add};
+use crate::view::{Activity, PlanStage, PlanView, add};
 
 /// How many characters of a tool's name or report are kept.
 const SHORT: usize = 80;
 /// How many questions are kept for a step.
 const MOST_ASKS: usize = 100;
 
-impl View {
+impl PlanView {
     /// Something that happened in the work on a step, on a plan or on files.
     pub(super) fn work(&mut self, event: &Event, owner: &Owner) {
         match &event.kind {
@@ -103,9 +103,9 @@ impl View {
         match self.owners.get(&ask.effect.get()).cloned() {
             Some(Owner::Step(step)) => self.step_asks(at, &step, ask),
             _ => {
-                if self.stage != Stage::Running {
+                if self.stage != PlanStage::Running {
                     self.stop_preparing(at);
-                    self.stage = Stage::Approving;
+                    self.stage = PlanStage::Approving;
                 }
                 self.note(at, None, &format!("asks: {}", ask.reason));
                 keep(&mut self.asks, ask);
@@ -128,8 +128,8 @@ impl View {
     pub(super) fn decided(&mut self, at: Timestamp, run: &RunId, effect: EffectId) {
         let others = |ask: &Ask| ask.effect != effect || ask.run != *run;
         self.asks.retain(others);
-        if self.stage == Stage::Approving && self.asks.is_empty() {
-            self.stage = if self.plan.is_some() { Stage::Running } else { Stage::Planning };
+        if self.stage == PlanStage::Approving && self.asks.is_empty() {
+            self.stage = if self.plan.is_some() { PlanStage::Running } else { PlanStage::Planning };
         }
         let waiting = self.steps.iter_mut().find(|view| view.asks.iter().any(|ask| !others(ask)));
         if let Some(view) = waiting {

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::{Frame, NONE, Object, Parser, TooDeep};
 use crate::json::ahead::Role;
-use crate::json::mend::Mend;
+use crate::json::mend::Repair;
 
 impl Parser<'_> {
     pub(super) fn element(&mut self) -> Result<(), TooDeep> {
@@ -18,7 +18,7 @@ impl Parser<'_> {
             b':' => return self.colon_in_list(),
             _ => {
                 if !comma {
-                    self.cursor.mends.add(Mend::MissingComma);
+                    self.cursor.mends.add(Repair::MissingComma);
                 }
                 return self.start(Role::Element);
             }
@@ -45,7 +45,7 @@ impl Parser<'_> {
     /// A colon in a list: what came before it is a key.
     fn colon_in_list(&mut self) -> Result<(), TooDeep> {
         self.cursor.at += 1;
-        self.cursor.mends.add(Mend::Bracket);
+        self.cursor.mends.add(Repair::Bracket);
         let around = self.stack.iter().rev().nth(1).is_some_and(|frame| matches!(frame, Frame::Object(_)));
         let Some(list) = self.list().filter(|list| !list.comma) else { return Ok(()) };
         let key = match list.items.pop() {

@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::{DEPTH, Frame, List, Parser, TooDeep};
 use crate::json::ahead::Role;
 use crate::json::cursor::Cursor;
-use crate::json::mend::Mend;
+use crate::json::mend::Repair;
 
 impl Parser<'_> {
     pub(super) fn key(&mut self) -> Result<(), TooDeep> {
@@ -35,19 +35,19 @@ impl Parser<'_> {
             && cursor.byte(next) == Some(b',')
             && cursor.quoted_colon(cursor.past_space(next + 1));
         if early {
-            cursor.mends.add(Mend::Bracket);
+            cursor.mends.add(Repair::Bracket);
             cursor.at += 1;
             return;
         }
         if close != b'}' {
-            cursor.mends.add(Mend::Bracket);
+            cursor.mends.add(Repair::Bracket);
         }
         self.closer(b'}', b'}', comma);
     }
 
     /// An opening brace where a key should be: opened twice, or the last object in a list was not closed.
     fn brace_for_key(&mut self, empty: bool) -> Result<(), TooDeep> {
-        self.cursor.mends.add(Mend::Bracket);
+        self.cursor.mends.add(Repair::Bracket);
         let in_list = self.stack.iter().rev().nth(1).is_some_and(|frame| matches!(frame, Frame::List(_)));
         if in_list && !empty {
             self.close();
@@ -66,7 +66,7 @@ impl Parser<'_> {
 
     fn read_key(&mut self, comma: bool, empty: bool) {
         if !comma {
-            self.cursor.mends.add(Mend::MissingComma);
+            self.cursor.mends.add(Repair::MissingComma);
         }
         let start = self.cursor.at;
         let quoted = self.cursor.quote(start).is_some();
@@ -78,11 +78,11 @@ impl Parser<'_> {
             None => {}
             Some(b':' | b'=') => self.cursor.pass_colon(),
             Some(b',' | b'}' | b']' | b')') if empty => return self.become_set(start),
-            Some(b',' | b'}' | b']' | b')') if quoted => self.cursor.mends.add(Mend::MissingValue),
+            Some(b',' | b'}' | b']' | b')') if quoted => self.cursor.mends.add(Repair::MissingValue),
             Some(_) if quoted || matches!(next, Some(b'"' | b'\'' | b'{' | b'[')) => {
-                self.cursor.mends.add(Mend::Colon);
+                self.cursor.mends.add(Repair::Colon);
             }
-            Some(_) => return self.cursor.mends.add(Mend::Dropped),
+            Some(_) => return self.cursor.mends.add(Repair::Dropped),
         }
         if let Some(object) = self.object() {
             object.key = Some(key);
@@ -99,18 +99,18 @@ impl Parser<'_> {
         self.cursor.open.objects += 1;
         self.stack.push(Frame::List(List::new(close)));
         self.cursor.at = start;
-        self.cursor.mends.add(Mend::Call);
+        self.cursor.mends.add(Repair::Call);
     }
 
     pub(super) fn member(&mut self) -> Result<(), TooDeep> {
         match self.cursor.peek() {
             Some(b',' | b'}' | b']' | b')') => {
-                self.cursor.mends.add(Mend::MissingValue);
+                self.cursor.mends.add(Repair::MissingValue);
                 self.put(Value::Null);
                 Ok(())
             }
             Some(b':') => {
-                self.cursor.mends.add(Mend::Colon);
+                self.cursor.mends.add(Repair::Colon);
                 self.cursor.at += 1;
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Cursor<'_> {
     fn pass_colon(&mut self) {
         let length = if self.is(self.at, "=>") || self.is(self.at, ":=") { 2 } else { 1 };
         if length == 2 || self.peek() == Some(b'=') {
-            self.mends.add(Mend::Colon);
+            self.mends.add(Repair::Colon);
         }
         self.at += length;
     }
@@ -140,13 +140,13 @@ impl Cursor<'_> {
             self.at += 1;
         }
         if key.is_empty() || key.starts_with("...") || key.starts_with('…') {
-            self.mends.add(Mend::Dropped);
+            self.mends.add(Repair::Dropped);
             if length == 0 {
                 self.bump();
             }
             return None;
         }
-        self.mends.add(Mend::BareKey);
+        self.mends.add(Repair::BareKey);
         self.loose |= key.contains(' ');
         Some(key.to_owned())
     }

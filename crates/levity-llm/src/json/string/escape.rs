@@ -1,6 +1,6 @@
 use super::Reading;
 use crate::json::cursor::{Cursor, Quote};
-use crate::json::mend::Mend;
+use crate::json::mend::Repair;
 
 impl Cursor<'_> {
     /// Reads what is behind a backslash.
@@ -36,7 +36,7 @@ impl Cursor<'_> {
             b'r' => '\r',
             b't' => '\t',
             b'\'' | b'`' => {
-                self.mends.add(Mend::Escape);
+                self.mends.add(Repair::Escape);
                 char::from(byte)
             }
             _ => return None,
@@ -45,7 +45,7 @@ impl Cursor<'_> {
 
     /// A backslash that escapes nothing stands for itself, as in a path or a formula.
     fn keep_backslash(&mut self, at: usize, out: &mut String) -> Option<char> {
-        self.mends.add(Mend::Escape);
+        self.mends.add(Repair::Escape);
         out.push('\\');
         self.at = at;
         None
@@ -55,7 +55,7 @@ impl Cursor<'_> {
     fn hex(&mut self, at: usize, digits: usize, out: &mut String) -> Option<char> {
         match self.digits(at, digits).and_then(char::from_u32) {
             Some(found) => {
-                self.mends.add(Mend::Escape);
+                self.mends.add(Repair::Escape);
                 out.push(found);
                 self.at = at + digits;
                 None
@@ -85,7 +85,7 @@ impl Cursor<'_> {
             None => char::from_u32(first),
         };
         if found.is_none() {
-            self.mends.add(Mend::Escape);
+            self.mends.add(Repair::Escape);
         }
         out.push(found.unwrap_or(char::REPLACEMENT_CHARACTER));
         None

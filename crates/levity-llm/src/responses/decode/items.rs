@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::Media;
 
-use super::{CallId, Decoder, Delta, Event, Map, NAME, Opaque, Part, Sink, Text, Thinking, Value, json};
+use super::{
+    CallId, Decoder, Delta, Event, Map, NAME, Part, ProviderState, Sink, Text, Thinking, Value, json,
+};
 use crate::body::escaped;
 use crate::responses::{IMAGE, LATER};
 
@@ -25,7 +27,7 @@ pub(super) struct Item {
     thought: Option<(bool, u64)>,
     done: bool,
     /// A thought as it went out, and as the end of the reply has it if that differs.
-    whole: Option<Opaque>,
+    whole: Option<ProviderState>,
     later: Option<Value>,
 }
 
@@ -76,7 +78,7 @@ impl Decoder {
         let thoughts = self.items.iter_mut().filter(|item| item.whole.is_some());
         let later: Vec<Option<Value>> = thoughts.map(|item| item.later.take()).collect();
         if later.iter().any(Option::is_some) {
-            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, json!({ (LATER): later })))));
+            sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, json!({ (LATER): later })))));
         }
     }
 
@@ -238,7 +240,7 @@ impl Decoder {
             self.close(at, index, part, sink);
         }
         if parts.is_empty() && closed == 0 && !said {
-            sink.push(Delta::Part(Part::Opaque(Opaque::new(NAME, whole))));
+            sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, whole))));
             self.last = Some(at);
         }
     }
@@ -246,7 +248,7 @@ impl Decoder {
     fn thought_done(&mut self, at: usize, whole: Value, sink: &mut Sink) {
         let said = self.items.get(at).is_some_and(|item| item.said);
         let shown = if said { String::new() } else { thought(&whole) };
-        let opaque = Opaque::new(NAME, whole);
+        let opaque = ProviderState::new(NAME, whole);
         if let Some(item) = self.items.get_mut(at) {
             item.whole = Some(opaque.clone());
         }
@@ -281,7 +283,7 @@ impl Decoder {
         if !custom {
             fields.shift_remove("type");
         }
-        sink.push(Delta::Opaque(Opaque::new(NAME, Value::Object(fields))));
+        sink.push(Delta::Opaque(ProviderState::new(NAME, Value::Object(fields))));
         self.last = Some(at);
     }
 }
@@ -292,14 +294,14 @@ fn picture(mut item: Value) -> Part {
         IMAGE => STANDARD.decode(text(&item, "result")).ok().filter(|bytes| !bytes.is_empty()),
         _ => None,
     };
-    let Some(bytes) = bytes else { return Part::Opaque(Opaque::new(NAME, item)) };
+    let Some(bytes) = bytes else { return Part::Opaque(ProviderState::new(NAME, item)) };
     let format = match text(&item, "output_format") {
         "" => "png",
         format => format,
     };
     let mut media = Media::bytes(format!("image/{format}"), bytes);
     item.as_object_mut().map(|item| item.shift_remove("result"));
-    media.opaque = Some(Opaque::new(NAME, item));
+    media.opaque = Some(ProviderState::new(NAME, item));
     Part::Media(media)
 }
 
@@ -315,7 +317,7 @@ fn rest(value: &Value, but: &[&str]) -> Map<String, Value> {
 }
 
 /// What goes back with a part of a message: which message it is of, and what it has beside its text.
-fn state(item: &Item, part: &Value) -> Opaque {
+fn state(item: &Item, part: &Value) -> ProviderState {
     let mut fields = rest(part, &["text", "refusal", "logprobs"]);
     if fields.get("type").is_some_and(|kind| kind == "output_text") {
         fields.shift_remove("type");
@@ -326,7 +328,7 @@ fn state(item: &Item, part: &Value) -> Opaque {
     if !fields.is_empty() {
         data = json!({"item": item.fields, "part": fields});
     }
-    Opaque::new(NAME, data)
+    ProviderState::new(NAME, data)
 }
 
 /// What of a thought is shown: its summary, and the thought itself.

@@ -1,8 +1,8 @@
 //! Images and documents.
 
 use levity_core::{
-    Content, History, Media, Message, ModelErrorKind, Opaque, Part, Request, Role, ToolCall, ToolError,
-    ToolOutput, ToolResult,
+    Content, History, Media, Message, ModelErrorKind, Part, ProviderState, Request, Role, ToolCall,
+    ToolError, ToolOutput, ToolResult,
 };
 use levity_llm::AnthropicModel;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn images_and_documents_are_shown() {
     assert_eq!(packed["source"], bytes("image/png"));
     let mut pdf = Media::bytes("application/pdf", vec![1, 2]);
     pdf.name = Some("a.pdf".into());
-    pdf.opaque = Some(Opaque::new("anthropic", json!({"citations": {"enabled": true}})));
+    pdf.opaque = Some(ProviderState::new("anthropic", json!({"citations": {"enabled": true}})));
     let citations = json!({"enabled": true});
     let source = bytes("application/pdf");
     let expected = json!({"type": "document", "source": source, "title": "a.pdf", "citations": citations});
@@ -39,10 +39,10 @@ async fn images_and_documents_are_shown() {
 async fn what_was_uploaded_is_named() {
     let source = json!({"type": "file", "file_id": "file_1"});
     let mut media = Media::url("application/pdf", "");
-    media.opaque = Some(Opaque::new("anthropic", json!({"source": source})));
+    media.opaque = Some(ProviderState::new("anthropic", json!({"source": source})));
     assert_eq!(shown(media).await, json!({"type": "document", "source": source}));
     let block = json!({"type": "container_upload", "file_id": "file_1"});
-    let parts = [Part::text("Look"), Part::Opaque(Opaque::new("anthropic", block.clone()))];
+    let parts = [Part::text("Look"), Part::Opaque(ProviderState::new("anthropic", block.clone()))];
     let body = sent(Request::new().with_message(Message::new(Role::User, parts))).await;
     assert_eq!(content(&body, 0)[1], block);
 }
@@ -97,7 +97,7 @@ async fn tools_name_other_tools() {
         history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
     let found = json!([{"type": "tool_reference", "tool_name": "add"}]);
     let mut result = ToolResult::new(&call, Ok(ToolOutput::text("add")));
-    result.opaque = Some(Opaque::new("anthropic", json!({"content": found})));
+    result.opaque = Some(ProviderState::new("anthropic", json!({"content": found})));
     exchange.answer(result).unwrap();
     history.close(exchange, &ToolError::failed("no"));
     let request = Request::new().with_history(history.clone());

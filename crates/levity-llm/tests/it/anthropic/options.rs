@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Message, Model as _, ModelCard, Opaque, Options, OutputSchema, Part, Request, Role, ThinkingMode,
+    Message, Model as _, ModelCard, Options, OutputSchema, Part, ProviderState, Request, Role, ThinkingMode,
     ToolSpec,
 };
 use levity_llm::{AnthropicModel, Endpoint};
@@ -110,7 +110,7 @@ async fn marks_that_the_api_sets_are_not_set_twice() {
 #[tokio::test]
 async fn the_providers_tools_find_their_container_again() {
     let reply = || {
-        let data = Opaque::new("anthropic", json!({"container": "container_1"}));
+        let data = ProviderState::new("anthropic", json!({"container": "container_1"}));
         Message::new(Role::Assistant, [Part::text("Done."), Part::Opaque(data)])
     };
     let tools = json!([{"type": "code_execution_20250825", "name": "code_execution"}]);

@@ -1,7 +1,8 @@
 //! What is sent.
 
 use levity_core::{
-    Message, Model as _, Opaque, Part, Request, Role, Text, ToolCall, ToolChoice, ToolError, ToolOutput,
+    Message, Model as _, Part, ProviderState, Request, Role, Text, ToolCall, ToolChoice, ToolError,
+    ToolOutput,
 };
 use levity_llm::{AnthropicModel, CacheTtl, Endpoint};
 use serde_json::{Value, json};
@@ -105,7 +106,7 @@ async fn marks_can_last_longer_be_the_users_or_be_absent() {
     assert_eq!(none["system"], "Be brief.");
 
     let mut text = Text::new("Long");
-    text.opaque = Some(Opaque::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
+    text.opaque = Some(ProviderState::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
     let own = Request::new().with_message(Message::new(Role::User, [Part::Text(text)])).with_tools([add()]);
     assert_eq!(
         sent(own).await["messages"][0]["content"],
@@ -146,7 +147,7 @@ async fn a_reply_to_go_on_with_has_no_white_space_at_its_end() {
 
 #[tokio::test]
 async fn data_of_others_is_left_out() {
-    let foreign = |data| Opaque::new("gemini", data);
+    let foreign = |data| ProviderState::new("gemini", data);
     let mut text = Text::new("Hello");
     text.opaque = Some(foreign(json!({"citations": [1]})));
     let mut thought = Part::thinking("Hm.");
@@ -217,7 +218,7 @@ async fn ids_and_names_of_others_are_made_to_fit() {
 #[tokio::test]
 async fn who_marks_something_sets_all_marks() {
     let mut marked = Text::new("Long.");
-    marked.opaque = Some(Opaque::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
+    marked.opaque = Some(ProviderState::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
     let request = Request::new().with_system("Be brief.").with_tools([add()]);
     let request = request
         .with_message(Message::new(Role::User, [Part::Text(marked)]))
@@ -232,7 +233,7 @@ async fn who_marks_something_sets_all_marks() {
 
 #[tokio::test]
 async fn white_space_at_the_end_is_found_before_what_is_not_sent() {
-    let container = Part::Opaque(Opaque::new("anthropic", json!({"container": "c1"})));
+    let container = Part::Opaque(ProviderState::new("anthropic", json!({"container": "c1"})));
     let reply = Message::new(Role::Assistant, [Part::text("So "), container]);
     let body = sent(ask().with_message(reply)).await;
     assert_eq!(content(&body, 1), &json!([{"type": "text", "text": "So"}]));

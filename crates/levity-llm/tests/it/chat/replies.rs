@@ -2,7 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "values are written where they are used")]
 
-use levity_core::{ModelError, ModelErrorKind, Opaque, Part, Response};
+use levity_core::{ModelError, ModelErrorKind, Part, ProviderState, Response};
 use levity_llm::__private::decode_chat_stream;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use serde_json::{Value, json};
@@ -245,7 +245,7 @@ fn signatures_are_kept() {
         {"type": "reasoning.text", "index": 0, "text": "Hm. So.", "signature": "s1="},
         {"type": "reasoning.encrypted", "index": 1, "data": "xyz", "id": "r1"},
     ]);
-    let kept = Part::Opaque(Opaque::new("openai_chat", json!({ "reasoning_details": details })));
+    let kept = Part::Opaque(ProviderState::new("openai_chat", json!({ "reasoning_details": details })));
     assert_eq!(reply.message.parts, [Part::text("a"), kept]);
     let call =
         json!({"index": 0, "id": "c1", "function": {"name": "now"}, "extra_content": {"google": {"s": "t"}}});

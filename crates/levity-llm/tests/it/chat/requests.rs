@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Content, History, Media, Message, Model as _, ModelErrorKind, Opaque, Options, OutputSchema, Part,
+    Content, History, Media, Message, Model as _, ModelErrorKind, Options, OutputSchema, Part, ProviderState,
     Request, Role, ThinkingMode, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::{ChatModel, Endpoint};
@@ -34,7 +34,7 @@ async fn messages(parts: impl IntoIterator<Item = Part>) -> Value {
 
 fn thought(field: &str, text: &str) -> Part {
     let mut thought = Part::thinking(text);
-    thought.set_opaque(Opaque::new("openai_chat", json!({ "field": field })));
+    thought.set_opaque(ProviderState::new("openai_chat", json!({ "field": field })));
     thought
 }
 
@@ -147,7 +147,8 @@ async fn texts_are_texts_and_empty_ones_are_left_out() {
     assert_eq!(said(vec![picture(), Part::text("")]).await, json!([shown]));
     assert_eq!(said(vec![Part::text("a"), picture()]).await, json!([{"type": "text", "text": "a"}, shown]));
     let own = json!({"type": "file_url", "file_url": {"url": "https://a.example/c.docx"}});
-    let parts = [Opaque::new("openai_chat", own.clone()), Opaque::new("gemini", json!({}))].map(Part::Opaque);
+    let parts = [ProviderState::new("openai_chat", own.clone()), ProviderState::new("gemini", json!({}))]
+        .map(Part::Opaque);
     assert_eq!(
         said([vec![Part::text("a")], parts.to_vec()].concat()).await,
         json!([{"type": "text", "text": "a"}, own])
@@ -277,7 +278,7 @@ async fn thoughts_go_back_under_their_name() {
         json!([{"role": "assistant", "content": "<think>Hm.</think>\n\na"}])
     );
     let mut foreign = Part::thinking("Hm.");
-    foreign.set_opaque(Opaque::new("anthropic", json!({"signature": "s"})));
+    foreign.set_opaque(ProviderState::new("anthropic", json!({"signature": "s"})));
     assert_eq!(messages([foreign, Part::text("a")]).await, json!([{"role": "assistant", "content": "a"}]));
     // Not to OpenAI, nor where it was asked not to.
     let reply = || Message::new(Role::Assistant, [thought("reasoning", "Hm."), Part::text("a")]);

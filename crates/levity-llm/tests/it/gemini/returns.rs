@@ -1,7 +1,7 @@
 //! What Gemini gave out goes back as it came.
 
 use levity_core::{
-    Media, Message, Model as _, Opaque, Part, Response, Role, ToolCall, ToolError, ToolOutput,
+    Media, Message, Model as _, Part, ProviderState, Response, Role, ToolCall, ToolError, ToolOutput,
 };
 use levity_core::{Request, ToolResult};
 use serde_json::{Value, json};
@@ -149,14 +149,14 @@ async fn what_tools_show_is_shown() {
 #[tokio::test]
 async fn what_others_gave_out_stays_out() {
     let mut thought = Part::thinking("I am another.");
-    thought.set_opaque(Opaque::new("anthropic", json!({"signature": "A"})));
+    thought.set_opaque(ProviderState::new("anthropic", json!({"signature": "A"})));
     let mut call = ToolCall::new("toolu_1", "t", json!({"a": 1}));
-    call.opaque = Some(Opaque::new("openai_chat", json!({"x": 1})));
+    call.opaque = Some(ProviderState::new("openai_chat", json!({"x": 1})));
     let second = ToolCall::from_text("toolu_2", "t", "{\"cut");
     let parts = [
         thought,
         Part::thinking("Nobody's."),
-        Part::Opaque(Opaque::new("anthropic", json!({"redacted": true}))),
+        Part::Opaque(ProviderState::new("anthropic", json!({"redacted": true}))),
         Part::text(""),
         Part::ToolCall(call),
         Part::ToolCall(second),

@@ -120,7 +120,7 @@ async fn fields_of_ones_own_are_put_together_with_the_others() {
 #[tokio::test]
 async fn media_go_inline_or_by_address() {
     let mut film = Media::url("video/mp4", "https://youtu.be/x");
-    film.opaque = Some(levity_core::Opaque::new("gemini", json!({"videoMetadata": {"fps": 1}})));
+    film.opaque = Some(levity_core::ProviderState::new("gemini", json!({"videoMetadata": {"fps": 1}})));
     let parts = [
         Part::text("What is this?"),
         Media::bytes("image/png", vec![251, 255]).into(),

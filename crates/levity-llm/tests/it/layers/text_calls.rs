@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Message, Model as _, Opaque, OutputSchema, Request, Response, ToolCall, ToolError,
+    Delta, Finish, Message, Model as _, OutputSchema, ProviderState, Request, Response, ToolCall, ToolError,
     ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::ModelExt as _;
@@ -268,8 +268,8 @@ async fn thought_before_a_reply_is_thinking_in_text_mode() {
 #[tokio::test]
 async fn family_call_behind_a_thought_that_the_provider_delivers_is_read_in_text_mode() {
     let call = "[TOOL_CALLS]add{\"a\": 2}";
-    let signature = Opaque::new("test", json!("s"));
-    let turns: [fn(Opaque) -> Turn; 2] =
+    let signature = ProviderState::new("test", json!("s"));
+    let turns: [fn(ProviderState) -> Turn; 2] =
         [|_| Turn::new().thinking("hm"), |signature| Turn::new().thinking("hm").opaque(signature)];
     for turn in turns {
         let script = || ScriptedModel::new().turn(turn(signature.clone()).text(call)).text_tools();

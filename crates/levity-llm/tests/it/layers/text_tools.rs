@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Abilities, Delta, Finish, Media, Message, Model, ModelCard, Opaque, OutputSchema, Part, Request, Role,
-    ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
+    Abilities, Delta, Finish, Media, Message, Model, ModelCard, OutputSchema, Part, ProviderState, Request,
+    Role, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::ModelExt;
 use levity_test::{ScriptedModel, Turn};
@@ -175,7 +175,7 @@ async fn text_flows_and_only_what_may_be_a_call_is_held() {
 
 #[tokio::test]
 async fn what_else_is_in_a_reply_keeps_its_place() {
-    let data = Opaque::new("test", json!({"n": 1}));
+    let data = ProviderState::new("test", json!({"n": 1}));
     let script = || {
         let turn =
             Turn::new().thinking("hm").text("a {").opaque(data.clone()).text("\n").call("own", json!({}));

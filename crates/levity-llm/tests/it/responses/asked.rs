@@ -191,7 +191,7 @@ async fn notes_of_the_program_stand_where_they_were() {
 #[tokio::test]
 async fn notes_may_show_something_and_messages_without_content_are_left_out() {
     let image = || Part::Media(Media::url("image/png", "https://example.org/a.png"));
-    let foreign = Part::Opaque(levity_core::Opaque::new("other", json!({})));
+    let foreign = Part::Opaque(levity_core::ProviderState::new("other", json!({})));
     let file = Part::Media(Media::url("application/pdf", "data:application/pdf;base64,AQID"));
     let request = Request::new()
         .with_message(Message::new(Role::User, [foreign]))

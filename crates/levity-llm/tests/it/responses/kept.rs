@@ -128,8 +128,8 @@ async fn a_thought_that_is_encrypted_anew_goes_back_as_it_came_last() {
 async fn data_of_other_providers_is_left_out() {
     let server = Server::saying(whole(&[])).await;
     let mut thinking = Part::thinking("Hm.");
-    thinking.set_opaque(levity_core::Opaque::new("anthropic", json!({"signature": "x"})));
-    let foreign = Part::Opaque(levity_core::Opaque::new("gemini", json!({"x": 1})));
+    thinking.set_opaque(levity_core::ProviderState::new("anthropic", json!({"signature": "x"})));
+    let foreign = Part::Opaque(levity_core::ProviderState::new("gemini", json!({"x": 1})));
     // OpenAI takes no longer id.
     let id = format!("call_{}", "x".repeat(80));
     let call = Part::ToolCall(ToolCall::new(id, "add", json!({"a": 1})));

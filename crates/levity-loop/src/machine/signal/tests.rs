@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limit, Machine, Message, Offer, Outcome, OutputSchema, Part, Response,
-    Role, RunId, Status, Step, ToolCall, ToolErrorKind, ToolOutput, ToolResult, ToolSpec,
+    Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, Message, Offer, Outcome, OutputSchema,
+    Part, Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ impl Play {
     }
 
     fn give(&mut self, input: Input) {
-        let mut step = Step::new();
+        let mut step = MachineOutput::new();
         self.machine.apply(input, &mut step);
         self.wants.extend(step.effects);
     }

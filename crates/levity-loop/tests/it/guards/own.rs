@@ -2,11 +2,11 @@
 
 use levity_core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor, Input, Limits,
-    Machine, MachineKind, ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request, Response, Role,
-    Status, Step, ToolCall, ToolError, ToolResult, ToolRun,
+    Machine, MachineKind, MachineOutput, ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request,
+    Response, Role, Status, ToolCall, ToolError, ToolResult, ToolRun,
 };
 use levity_loop::Guarded;
-use levity_runtime::Job;
+use levity_runtime::MachineRun;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ impl Machine for Three {
         json!(self)
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => {
                 let call = ModelCall::new("main", Request::new(), Offer::None);
@@ -75,7 +75,7 @@ impl Machine for Says {
         json!(self)
     }
 
-    fn apply(&mut self, _: Input, _: &mut Step) {
+    fn apply(&mut self, _: Input, _: &mut MachineOutput) {
         let mut ending = Ending::new(Status::Complete);
         ending.text = format!("{} hush below", self.0.replace("****", "stars"));
         self.1 = Some(ending);
@@ -141,7 +141,7 @@ fn stars(stages: &[Stage], seen: &Seen) -> Probe {
 /// The machine, what the executor was given, the events, and the journal.
 async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, String) {
     let ((runtime, journal), id) = (runtime(), RunId::new("r"));
-    let job = Job::new(Three::default(), Arc::new(guarded)).id(id.clone());
+    let job = MachineRun::new(Three::default(), Arc::new(guarded)).id(id.clone());
     let mut run = runtime.start(job.audit(|_, _| async { Ok(Three::default()) }));
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
@@ -234,7 +234,7 @@ async fn guarded_executor_screens_messages_to_its_run() {
             json!(self.0)
         }
 
-        fn apply(&mut self, input: Input, step: &mut Step) {
+        fn apply(&mut self, input: Input, step: &mut MachineOutput) {
             match input {
                 Input::Begin { .. } => {
                     let wait = levity_core::Wait::new(Duration::from_secs(3_600));
@@ -262,7 +262,7 @@ async fn guarded_executor_screens_messages_to_its_run() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::new());
     let guarded = Arc::new(Guarded::new(Own::default()).guard(words).world(Arc::new(ManualWorld::new())));
-    let run = runtime.start(Job::new(Listens::default(), guarded).id(RunId::new("r")));
+    let run = runtime.start(MachineRun::new(Listens::default(), guarded).id(RunId::new("r")));
     let control = run.control().clone();
     let blocked = control.say("never").await.unwrap_err();
     assert!(matches!(blocked, ControlError::Blocked { .. }), "{blocked}");

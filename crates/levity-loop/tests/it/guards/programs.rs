@@ -1,8 +1,8 @@
 //! What a program calls is looked at as what a model calls is.
 
 use levity_core::{
-    Ask, Child, Effect, EffectId, Ending, Executor, Input, Limits, Machine, MachineKind, Outcome, Program,
-    Status, Step, ToolCall, ToolError, ToolRun, ToolSpec,
+    Ask, Child, Effect, EffectId, Ending, Executor, Input, Limits, Machine, MachineKind, MachineOutput,
+    Outcome, Program, Status, ToolCall, ToolError, ToolRun, ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ impl Machine for Calls {
         json!(self)
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         let call = |at: u64| {
             ToolCall::new(format!("p{at}"), self.tool.clone(), json!({"what": format!("hush {at}")}))
         };
@@ -87,7 +87,7 @@ impl Program for Twice {
 async fn run(tool: RecordingTool) -> (Vec<Event>, String, Seen) {
     let seen = Seen::default();
     let guard = probe("words", &ALL, &seen, |subject| match subject {
-        Subject::Call(call) if call.args["what"] == "hush 1" => Verdict::block("once is enough"),
+        GuardSubject::Call(call) if call.args["what"] == "hush 1" => Verdict::block("once is enough"),
         _ => match swap(subject, "hush", "****") {
             Verdict::Pass => swap(subject, "mum", "***"),
             verdict => verdict,

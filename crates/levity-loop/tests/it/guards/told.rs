@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity_core::{Approver, Ask, Command, Decision, Journal as _, Post};
-use levity_runtime::Told;
+use levity_core::{Approver, Ask, ControlCommand, Decision, Journal as _, RunRequest};
+use levity_runtime::Delivery;
 
 use super::*;
 
@@ -15,8 +15,8 @@ fn words(stages: &[Stage]) -> Probe {
     })
 }
 
-fn said(text: &str) -> Post {
-    Post::Command(Command::Say { message: Arc::new(Message::user(text)) })
+fn said(text: &str) -> RunRequest {
+    RunRequest::Command(ControlCommand::Say { message: Arc::new(Message::user(text)) })
 }
 
 /// Leaves a run that has asked a person.
@@ -33,19 +33,19 @@ async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
     let builder = Agent::builder(model.clone()).ask_user().guard(words(&[Stage::Input]));
     let agent = builder.runtime(runtime.clone()).build().unwrap();
     let (ask, run) = (asking(&agent, "r").await, RunId::new("r"));
-    let answer = |text: &str| Post::Decide { effect: ask.effect, decision: Decision::answer(text) };
+    let answer = |text: &str| RunRequest::Decide { effect: ask.effect, decision: Decision::answer(text) };
 
     for post in [said("hush"), answer("hush")] {
         let error = runtime.tell(&run, post).await.unwrap_err();
         let unheard = levity_core::RuntimeError::Control(ControlError::Unheard(run.clone()));
         assert_eq!(error.to_string(), unheard.to_string());
     }
-    let pause = Post::Command(Command::Pause);
-    assert_eq!(runtime.tell(&run, pause).await.unwrap(), Told::Written, "what has no words is no matter");
+    let pause = RunRequest::Command(ControlCommand::Pause);
+    assert_eq!(runtime.tell(&run, pause).await.unwrap(), Delivery::Written, "what has no words is no matter");
     let error = agent.tell(&run, answer("never")).await.unwrap_err();
     assert!(matches!(error, levity_core::RuntimeError::Control(ControlError::Blocked { .. })), "{error}");
     agent.tell(&run, said("and hush")).await.unwrap();
-    assert_eq!(agent.tell(&run, answer("hush, this one")).await.unwrap(), Told::Written);
+    assert_eq!(agent.tell(&run, answer("hush, this one")).await.unwrap(), Delivery::Written);
     let error = agent.tell(&run, answer("another")).await.unwrap_err();
     assert!(matches!(error, levity_core::RuntimeError::Control(ControlError::NotAsked { .. })), "{error}");
 
@@ -67,8 +67,8 @@ async fn a_run_without_guards_is_told_as_ever() {
     let agent = Agent::builder(model).ask_user().runtime(runtime.clone()).build().unwrap();
     let ask = asking(&agent, "r").await;
     assert!(agent.executor().inspect().screener.is_none());
-    let post = Post::Decide { effect: ask.effect, decision: Decision::answer("hush") };
-    assert_eq!(runtime.tell(&ask.run, post).await.unwrap(), Told::Written);
+    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::answer("hush") };
+    assert_eq!(runtime.tell(&ask.run, post).await.unwrap(), Delivery::Written);
     agent.resume("r").await.unwrap();
 }
 

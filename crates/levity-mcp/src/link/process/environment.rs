@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::config::Inherit;
+use crate::config::InheritedEnvironment;
 
 /// Variables that programs need to start, to find their files and to reach the network. None of them holds a secret, save that
 /// proxies and indexes of packages may have a password in their address: without it the server would reach nothing.
@@ -102,17 +102,17 @@ const BASICS: &[&str] = &[
 const FAMILIES: &[&str] = &["LC_", "XDG_"];
 
 /// The variables that are handed on.
-pub(crate) fn inherited(inherit: &Inherit) -> Vec<(OsString, OsString)> {
+pub(crate) fn inherited(inherit: &InheritedEnvironment) -> Vec<(OsString, OsString)> {
     std::env::vars_os()
         .filter(|(name, _)| name.to_str().is_some_and(|name| is_handed_on(name, inherit)))
         .collect()
 }
 
-fn is_handed_on(name: &str, inherit: &Inherit) -> bool {
+fn is_handed_on(name: &str, inherit: &InheritedEnvironment) -> bool {
     match inherit {
-        Inherit::All => true,
-        Inherit::Basics => is_basic(name),
-        Inherit::Named(names) => is_basic(name) || names.iter().any(|named| named == name),
+        InheritedEnvironment::All => true,
+        InheritedEnvironment::Basics => is_basic(name),
+        InheritedEnvironment::Named(names) => is_basic(name) || names.iter().any(|named| named == name),
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(name: &str, inherit: &Inherit, expected: bool) {
+    fn check(name: &str, inherit: &InheritedEnvironment, expected: bool) {
         assert_eq!(is_handed_on(name, inherit), expected, "{name}");
     }
 
@@ -144,21 +144,21 @@ mod tests {
             "HTTPS_PROXY",
             "npm_config_cache",
         ] {
-            check(name, &Inherit::Basics, true);
+            check(name, &InheritedEnvironment::Basics, true);
         }
         for name in
             ["OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "NPM_TOKEN", "LC", "PATHS", ""]
         {
-            check(name, &Inherit::Basics, false);
+            check(name, &InheritedEnvironment::Basics, false);
         }
     }
 
     #[test]
     fn named_ones_come_on_top() {
-        let named = Inherit::Named(vec!["GITHUB_TOKEN".into()]);
+        let named = InheritedEnvironment::Named(vec!["GITHUB_TOKEN".into()]);
         check("GITHUB_TOKEN", &named, true);
         check("PATH", &named, true);
         check("NPM_TOKEN", &named, false);
-        check("NPM_TOKEN", &Inherit::All, true);
+        check("NPM_TOKEN", &InheritedEnvironment::All, true);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use levity_mcp::{Servers, Wait};
+use levity_mcp::{Servers, WaitFor};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn host() {
         }
         let configs = ["a", "b"].map(|name| chaos(name, "serve"));
         let servers = Servers::builder().world(world()).servers(configs).start().unwrap();
-        within(servers.wait(Wait::All)).await;
+        within(servers.wait(WaitFor::All)).await;
         let mut ids = Vec::new();
         for server in servers.all() {
             ids.extend(family(&server).await);

@@ -1,4 +1,4 @@
-use levity_core::{ContextAsk, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextLifetime, ContextSource};
 use levity_memory::{Recall, Scope};
 use levity_test::conformance;
 
@@ -25,7 +25,7 @@ async fn text(source: &impl ContextSource, ask: ContextAsk) -> Option<String> {
     let mut blocks = source.blocks(&ask).await.unwrap();
     assert!(blocks.len() <= 1);
     let block = blocks.pop()?;
-    assert_eq!((block.name.as_str(), block.lasts), ("recall", Lasts::Run));
+    assert_eq!((block.name.as_str(), block.lasts), ("recall", ContextLifetime::Run));
     Some(block.text)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{JournalError, JournalErrorKind, Post, RunId};
+use levity_core::{JournalError, JournalErrorKind, RunId, RunRequest};
 use rusqlite::OptionalExtension;
 
 use super::super::mailbox::Mailbox;
@@ -93,7 +93,7 @@ impl Desk {
         let Some((newest, _)) = posts.last() else { return };
         // Why it is none may have a part of it in its text.
         let damaged = |id| self.place.damaged(&format!("post {id} is none"));
-        let read = |(id, post): &(i64, String)| match serde_json::from_str::<Post>(post) {
+        let read = |(id, post): &(i64, String)| match serde_json::from_str::<RunRequest>(post) {
             Ok(post) => Ok((*id, post)),
             Err(_) => Err(damaged(*id)),
         };

@@ -12,7 +12,7 @@ use levity_core::{
     Outcome, PrepareCx, Prepared, Record, RunQuery, RuntimeError, Status, Timestamp, ToolError, ToolOutput,
     ToolResult,
 };
-use levity_runtime::{Done, Durability, FileJournal, Job, Runtime, Stopped};
+use levity_runtime::{Durability, EndedMachine, FileJournal, MachineRun, Runtime, StoppedMachine};
 use levity_test::ManualWorld;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -28,8 +28,8 @@ async fn resume(
     journal: FileJournal,
     count: u64,
     executor: Arc<dyn Executor>,
-) -> Result<Done<Calls>, Stopped<Calls>> {
-    let job = Job::resume(run(), executor, move |_, _| Ok(Calls::one_by_one(count)));
+) -> Result<EndedMachine<Calls>, StoppedMachine<Calls>> {
+    let job = MachineRun::resume(run(), executor, move |_, _| Ok(Calls::one_by_one(count)));
     Runtime::new().with_journal(journal).run(job).await
 }
 
@@ -39,7 +39,7 @@ async fn resume(
 async fn torn_anywhere_in_its_last_records_a_run_goes_on() {
     let folder = Folder::new();
     let buffered = || folder.journal().with_durability(Durability::Buffered);
-    let job = Job::new(Calls::one_by_one(2), Arc::new(Answers::default())).id(run());
+    let job = MachineRun::new(Calls::one_by_one(2), Arc::new(Answers::default())).id(run());
     Runtime::new().with_journal(buffered()).run(job).await.unwrap();
     let whole = fs::read(folder.file()).unwrap();
     let ends: Vec<usize> = (1..=whole.len()).filter(|end| whole[end - 1] == b'\n').collect();
@@ -67,7 +67,7 @@ async fn works_until_the_disk_is_full() {
     let Some(folder) = std::env::var_os(CRAMPED) else { return };
     let executor = Arc::new(Answers::default());
     let journal = FileJournal::new(Path::new(&folder)).unwrap();
-    let job = Job::new(Calls::one_by_one(300), executor.clone()).id(run());
+    let job = MachineRun::new(Calls::one_by_one(300), executor.clone()).id(run());
     let stopped = Runtime::new().with_journal(journal).run(job).await.unwrap_err();
     let RuntimeError::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error}");
@@ -157,7 +157,7 @@ impl Executor for Slow {
     }
 }
 
-fn is_busy(stopped: &Stopped<Calls>) -> bool {
+fn is_busy(stopped: &StoppedMachine<Calls>) -> bool {
     matches!(&stopped.error, RuntimeError::Journal(error) if error.kind() == JournalErrorKind::Busy)
 }
 
@@ -210,7 +210,7 @@ async fn a_clock_that_was_set_back_between_two_lives_does_no_harm() {
     let world = ManualWorld::new();
     let runtime = Runtime::new().with_journal(folder.journal()).with_world(world.clone());
     let slow = Arc::new(Slow::default());
-    let job = Job::new(Calls::one_by_one(3), slow.clone()).id(run()).limits(limits);
+    let job = MachineRun::new(Calls::one_by_one(3), slow.clone()).id(run()).limits(limits);
     let handle = runtime.start(job);
     slow.asked.notified().await;
     slow.go.notify_one();
@@ -220,7 +220,7 @@ async fn a_clock_that_was_set_back_between_two_lives_does_no_harm() {
     // Two hours before the run was made; its time is not up, and it has no more than it was given.
     let start = ManualWorld::START.as_millis();
     world.set(Timestamp::from_millis(start - 2 * 3_600_000));
-    let job = Job::resume(run(), slow.clone(), |_, _| Ok(Calls::one_by_one(3)));
+    let job = MachineRun::resume(run(), slow.clone(), |_, _| Ok(Calls::one_by_one(3)));
     let handle = runtime.start(job);
     slow.asked.notified().await;
     world.advance(hour);

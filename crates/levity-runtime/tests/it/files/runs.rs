@@ -3,7 +3,7 @@
 use std::fs;
 
 use levity_core::{
-    Command, EffectClass, EffectId, EffectKind, EffectNote, Entry, Failure, Journal, JournalErrorKind,
+    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Failure, Journal, JournalErrorKind,
     Record, RunId, RunQuery, RunState, RunSummary, Status, Timestamp,
 };
 use levity_runtime::Durability;
@@ -28,8 +28,8 @@ async fn a_list_says_what_a_fold_of_all_records_says() {
         vec![opened()],
         vec![opened(), started(1, EffectKind::Ask), started(2, EffectKind::Wait)],
         vec![opened(), started(0, EffectKind::Ask), text(40_000)],
-        vec![opened(), Entry::Commanded(Command::Pause), text(40_000)],
-        vec![opened(), Entry::Commanded(Command::Pause), Entry::Ended(Status::Complete)],
+        vec![opened(), Entry::Commanded(ControlCommand::Pause), text(40_000)],
+        vec![opened(), Entry::Commanded(ControlCommand::Pause), Entry::Ended(Status::Complete)],
         vec![opened(), text(70_000), started(1, EffectKind::Ask), text(70_000)],
     ];
     for len in [0, 10, 3_700, 3_900, 4_000, 4_096, 4_100, 16_300, 16_384, 40_000, 64_000, 70_000] {

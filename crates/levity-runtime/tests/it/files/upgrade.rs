@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use levity_core::{
-    CallId, Command, Decision, Digest, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Failure,
-    Forked, Journal, JournalErrorKind, Limit, Limits, MachineKind, Message, ModelError, ModelErrorKind,
-    Money, Opened, Outcome, Record, Reserved, Response, RunId, RunQuery, RunSummary, Spent, Status,
-    Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
+    CallId, ControlCommand, Decision, Digest, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry,
+    Failure, Forked, Journal, JournalErrorKind, Limit, Limits, MachineKind, Message, ModelError,
+    ModelErrorKind, Money, Opened, Outcome, Record, ReservedCost, Response, RunId, RunQuery, RunSummary,
+    Spending, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage,
 };
-use levity_runtime::{FileJournal, Job, Runtime, replay};
+use levity_runtime::{FileJournal, MachineRun, Runtime, replay};
 use serde_json::json;
 
 use super::{Folder, opened, refused, resealed, result, sealed, unsealed, write};
@@ -54,7 +54,7 @@ fn every() -> Vec<Record> {
         let mut note = EffectNote::new(kind, "it", class);
         note.alone = effect == 2;
         note.call = (effect == 2).then(|| CallId::new("c1"));
-        note.reserved = (effect == 1).then(|| Reserved::new(5, Some(Money::from_nanos(7))));
+        note.reserved = (effect == 1).then(|| ReservedCost::new(5, Some(Money::from_nanos(7))));
         note.until = (kind == EffectKind::Wait).then_some(Timestamp::from_millis(9_000));
         note.inputs = vec![("arguments".to_owned(), Digest::of(&effect))];
         Entry::Started { effect: EffectId::new(effect), note }
@@ -62,7 +62,7 @@ fn every() -> Vec<Record> {
     let finished = |effect, outcome| Entry::finished(EffectId::new(effect), outcome);
     let response = Response::new(Message::assistant("Yes.")).with_usage(Usage::new(3, 4));
     let child = Outcome::Child(Box::new(Ending::new(Status::BestEffort(Limit::Turns))));
-    let spent = Some(Spent::new(1, 2, 3));
+    let spent = Some(Spending::new(1, 2, 3));
     let failed = ToolResult::new(&call, Err(ToolError::failed("out of order")));
     let edit = Decision::Edit { args: json!({"a": 2}) };
     let entries = vec![
@@ -84,13 +84,13 @@ fn every() -> Vec<Record> {
         finished(9, Outcome::Refused(Limit::ToolCalls)),
         finished(10, Outcome::Unknown),
         finished(11, Outcome::Model(Err(ModelError::new(ModelErrorKind::Overloaded, "later")))),
-        Entry::Commanded(Command::Pause),
-        Entry::Commanded(Command::Say { message: Arc::new(Message::user("Hurry.")) }),
-        Entry::Commanded(Command::Resume),
+        Entry::Commanded(ControlCommand::Pause),
+        Entry::Commanded(ControlCommand::Say { message: Arc::new(Message::user("Hurry.")) }),
+        Entry::Commanded(ControlCommand::Resume),
         Entry::Cleared { effect: EffectId::new(12) },
         Entry::Low(Limit::Money),
         Entry::Wrapped(Limit::ModelCalls),
-        Entry::Commanded(Command::Cancel { reason: "enough".to_owned() }),
+        Entry::Commanded(ControlCommand::Cancel { reason: "enough".to_owned() }),
         Entry::Stopped(Limit::WallTime),
         Entry::Ended(Status::Failed(Failure::Internal("it broke".to_owned()))),
     ];
@@ -103,7 +103,7 @@ const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f2001
 
 /// A run of three calls, one after the other, as far as the start of the second.
 async fn half(journal: &FileJournal) {
-    let job = Job::new(Calls::one_by_one(3), Arc::new(Answers::default())).id(RunId::new("half"));
+    let job = MachineRun::new(Calls::one_by_one(3), Arc::new(Answers::default())).id(RunId::new("half"));
     let runtime = Runtime::new().with_world(levity_test::ManualWorld::new());
     let stopping = levity_test::FaultyJournal::new(journal.clone()).stop_after_records(4);
     assert!(runtime.with_journal(stopping).run(job).await.is_err());
@@ -190,7 +190,7 @@ async fn runs_of_every_earlier_format_go_on() {
             })
             .unwrap();
             let executor = Arc::new(Answers::default());
-            let job = Job::resume(run.clone(), executor.clone(), |_, _| Ok(Calls::one_by_one(3)));
+            let job = MachineRun::resume(run.clone(), executor.clone(), |_, _| Ok(Calls::one_by_one(3)));
             let done = Runtime::new().with_journal(folder.journal()).run(job).await.unwrap();
             let text = if *id == "aside" { "abc" } else { "ok" };
             let [Outcome::Tool(first), Outcome::Unknown, Outcome::Tool(_)] = &done.machine.done[..] else {

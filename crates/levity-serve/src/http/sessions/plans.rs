@@ -1,7 +1,7 @@
 //! Plans that were carried out and kept.
 
 use levity_core::Timestamp;
-use levity_dag::{Session, SessionFilter, SessionInfo, Sessions};
+use levity_dag::{Session, SessionFilter, SessionFolder, SessionInfo};
 use serde_json::{Value, json};
 
 use super::super::Api;
@@ -9,7 +9,7 @@ use super::super::answer::{Answered, Problem, ok};
 use super::super::input::run_id;
 use super::no_plans;
 
-fn sessions(api: &Api) -> Answered<&Sessions> {
+fn sessions(api: &Api) -> Answered<&SessionFolder> {
     api.settings.plans.as_ref().ok_or_else(no_plans)
 }
 

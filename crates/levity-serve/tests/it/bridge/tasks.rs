@@ -5,7 +5,7 @@ use levity_loop::Agent;
 use levity_runtime::{FileJournal, MemoryJournal, Runtime};
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind, HostLimits};
-use levity_serve::{Gate, Listener, Runs, Token};
+use levity_serve::{AccessControl, Listener, Runs, Token};
 use levity_test::ScriptedModel;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -310,7 +310,7 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
 }
 
 async fn serve(host: &BridgeHost) -> (String, JoinSet<()>) {
-    let gate = Gate::new(Token::new(TOKEN).unwrap());
+    let gate = AccessControl::new(Token::new(TOKEN).unwrap());
     let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap();
     let (address, host) = (format!("ws://{}", listener.address()), host.clone());
     let mut served = JoinSet::new();

@@ -7,7 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use levity_loop::Agent;
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, ErrorKind};
-use levity_serve::{Gate, Listener, Runs, Token, TokenScope, Tokens};
+use levity_serve::{AccessControl, Listener, Runs, Token, TokenScope, Tokens};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -36,7 +36,8 @@ async fn what_was_begun_is_not_said_to_be_taken_back() {
     let host = host.build().unwrap();
     let agent = Agent::builder(ScriptedModel::new().hang()).build().unwrap();
     host.commander(Runs::new(agent)).await.unwrap();
-    let listener = Listener::bind("127.0.0.1:0", Gate::new(Token::new(TOKEN).unwrap())).await.unwrap();
+    let listener =
+        Listener::bind("127.0.0.1:0", AccessControl::new(Token::new(TOKEN).unwrap())).await.unwrap();
     let (address, mut served) = (listener.address().to_string(), JoinSet::new());
     served.spawn(async move { host.serve(listener).await.unwrap() });
     let mut raw = Raw::connect(&address, Some(TOKEN)).await.unwrap();
@@ -216,7 +217,7 @@ async fn named_token_reaches_the_host_only_as_its_owner() {
     let mut tokens = Tokens::new();
     let run = tokens.add("ci", [TokenScope::Run, TokenScope::Approve]).unwrap();
     let admin = tokens.add("top", [TokenScope::Admin]).unwrap();
-    let listener = Listener::bind("127.0.0.1:0", Gate::named(tokens)).await.unwrap();
+    let listener = Listener::bind("127.0.0.1:0", AccessControl::named(tokens)).await.unwrap();
     let (address, mut served) = (listener.address().to_string(), JoinSet::new());
     served.spawn(async move { host.serve(listener).await.unwrap() });
     assert_eq!(Raw::connect(&address, Some(run.reveal())).await.err(), Some(403));

@@ -121,11 +121,12 @@ async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
 #[tokio::test]
 async fn who_takes_nothing_is_closed_in_the_end() {
     use levity_core::CancelToken;
-    use levity_serve::{Gate, Listener, Token};
+    use levity_serve::{AccessControl, Listener, Token};
 
     let (runs, permits) = runs(100, 60_000);
     let stop = CancelToken::new();
-    let listener = Listener::bind("127.0.0.1:0", Gate::new(Token::new(TOKEN).unwrap())).await.unwrap();
+    let listener =
+        Listener::bind("127.0.0.1:0", AccessControl::new(Token::new(TOKEN).unwrap())).await.unwrap();
     let listener = listener.send_time(std::time::Duration::from_millis(100)).until(stop.clone());
     let server = Server::on(listener, stop, runs, |api| api.readers(1));
     let client = server.client;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use levity_core::CancelToken;
 use levity_runtime::MemoryJournal;
-use levity_serve::{Gate, Listener, Runs, Token};
+use levity_serve::{AccessControl, Listener, Runs, Token};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -175,7 +175,7 @@ async fn what_is_not_there_is_refused() {
 /// A server with little patience.
 async fn hasty() -> Server {
     let stop = CancelToken::new();
-    let gate = Gate::new(Token::new(TOKEN).unwrap());
+    let gate = AccessControl::new(Token::new(TOKEN).unwrap());
     let time = Duration::from_millis(150);
     let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().header_time(time).until(stop.clone());
     let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));

@@ -1,6 +1,6 @@
 //! What is kept: conversations, plans, and runs that other processes drive.
 
-use levity_core::{Change, ConversationId, Message, RunId, Timestamp};
+use levity_core::{ConversationChange, ConversationId, Message, RunId, Timestamp};
 use levity_loop::{Agent, SecretGuard};
 use levity_memory::{Conversations, InMemory};
 use levity_runtime::{MemoryJournal, Runtime};
@@ -23,7 +23,8 @@ async fn conversations_are_listed_read_and_forgotten() {
         server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
     }
     for n in 0..5 {
-        let change = Change::at(0).with_messages([Message::user("x")]).when(Timestamp::from_millis(n));
+        let change =
+            ConversationChange::at(0).with_messages([Message::user("x")]).when(Timestamp::from_millis(n));
         conversations.store().save(&ConversationId::new(format!("c{n}")), &change).await.unwrap();
     }
     let (mut found, mut path) = (Vec::new(), "/v1/sessions?limit=2".to_owned());
@@ -64,7 +65,7 @@ async fn page_of_messages_has_a_size_and_says_how_to_read_on() {
     // The last one is larger than a page.
     let sizes = [vec![300 << 10; 10], vec![2 << 20]].concat();
     let messages = sizes.iter().map(|size| Message::user("x".repeat(*size)));
-    let change = Change::at(0).with_messages(messages).when(Timestamp::from_millis(1));
+    let change = ConversationChange::at(0).with_messages(messages).when(Timestamp::from_millis(1));
     conversations.store().save(&id, &change).await.unwrap();
     let (mut found, mut from, mut pages) = (Vec::new(), 0, Vec::new());
     loop {
@@ -106,7 +107,7 @@ async fn plans_that_were_kept_can_be_read() {
         "links": [{"source": "ROOT", "target": "a"}, {"source": "a", "target": "b"}]}"#;
     std::fs::write(day.join("session_s1.json"), plan).unwrap();
     let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
-    let plans = levity_dag::Sessions::open(folder.path());
+    let plans = levity_dag::SessionFolder::open(folder.path());
     let server = Server::with(runs, |api| api.plans(plans)).await;
     let list = server.client.get("/v1/sessions?kind=plan").await.is(200);
     assert_eq!((&list["sessions"][0]["id"], &list["sessions"][0]["goal"]), (&json!("s1"), &json!("tides")));
@@ -122,7 +123,7 @@ async fn plans_that_were_kept_can_be_read() {
 async fn left(journal: &MemoryJournal) {
     let model = ScriptedModel::new().call("delete", json!({"path": "a"})).reply("Done.");
     let runs = Runs::new(agent(model, journal));
-    let run = runs.start(levity_serve::Order::new("Tidy up.").id("r")).unwrap();
+    let run = runs.start(levity_serve::NewRun::new("Tidy up.").id("r")).unwrap();
     let mut events = run.events(None);
     while let Some(levity_serve::Item::Event { json, .. }) = events.next().await {
         if json.windows(7).any(|part| part == b"\"asked\"") {
@@ -194,7 +195,7 @@ async fn a_run_of_another_process_is_seen_and_left_to_it() {
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let there = agent(model.clone(), &journal).to_builder().tool(held).build().unwrap();
     let there = Runs::new(there);
-    let run = there.start(levity_serve::Order::new("Hold.").id("r")).unwrap();
+    let run = there.start(levity_serve::NewRun::new("Hold.").id("r")).unwrap();
     run.opened().await.unwrap();
     let (held, _other) = Held::new();
     let here = agent(model, &journal).to_builder().tool(held).build().unwrap();
@@ -230,7 +231,7 @@ async fn word_is_left_for_the_process_that_drives_a_run() {
     let path = folder.path().join("runs.db");
     let (held, _permits) = Held::new();
     let there = Runs::new(sqlite(&path, held));
-    let run = there.start(levity_serve::Order::new("Hold.").id("r")).unwrap();
+    let run = there.start(levity_serve::NewRun::new("Hold.").id("r")).unwrap();
     run.opened().await.unwrap();
     let (held, _other) = Held::new();
     let server = Server::new(Runs::new(sqlite(&path, held))).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use levity_core::CancelToken;
 use levity_runtime::MemoryJournal;
 use levity_serve::{
-    AccessLog, ConnectionLimits, Gate, ListenNotice, Listener, Runs, Token, TokenScope, Tokens,
+    AccessControl, AccessLog, ConnectionLimits, ListenNotice, Listener, Runs, Token, TokenScope, Tokens,
 };
 use levity_test::ScriptedModel;
 use serde_json::json;
@@ -19,12 +19,12 @@ use super::support::{Server, agent};
 type Notices = Arc<Mutex<Vec<ListenNotice>>>;
 
 async fn limited(limits: ConnectionLimits, set: impl FnOnce(Listener) -> Listener) -> (Server, Notices) {
-    let gate = Gate::new(Token::new(TOKEN).unwrap());
+    let gate = AccessControl::new(Token::new(TOKEN).unwrap());
     behind(gate, limits, set).await
 }
 
 async fn behind(
-    gate: Gate,
+    gate: AccessControl,
     limits: ConnectionLimits,
     set: impl FnOnce(Listener) -> Listener,
 ) -> (Server, Notices) {
@@ -134,7 +134,7 @@ async fn one_named_token_does_not_take_every_place() {
         (tokens.add("ci", [TokenScope::Run]).unwrap(), tokens.add("bob", [TokenScope::Read]).unwrap());
     let boss = tokens.add("ci.boss", [TokenScope::Approve]).unwrap();
     let limits = ConnectionLimits { per_token: 2, authenticated: 8, ..small() };
-    let (server, _) = behind(Gate::named(tokens), limits, |listener| listener).await;
+    let (server, _) = behind(AccessControl::named(tokens), limits, |listener| listener).await;
     let client = server.client;
     let mut known = Vec::new();
     for _ in 0..2 {
@@ -240,7 +240,7 @@ async fn access_log_says_who_and_what_without_secrets() {
     let ci = tokens.add("ci", [TokenScope::Run]).unwrap();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let noted = lines.clone();
-    let gate = Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+    let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
     let log = AccessLog::new(move |record| noted.lock().unwrap().push(record.line()));
     let (server, _) = behind(gate, ConnectionLimits::default(), |listener| listener.access_log(log)).await;
     let client = server.client;

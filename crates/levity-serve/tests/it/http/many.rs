@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Journal, JournalError, OpenRun, Post, Record, RunId, RunQuery, RunState, RunSummary, ToolError,
+    Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunRequest, RunState, RunSummary, ToolError,
 };
-use levity_dag::{Brief, Plan, Planner, Step, Team};
+use levity_dag::{Brief, Plan, Step, Team, TeamPlanner};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime, SqliteJournal};
 use levity_serve::Runs;
@@ -36,7 +36,7 @@ fn swarm(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
 struct Draws;
 
 #[async_trait::async_trait]
-impl Planner for Draws {
+impl TeamPlanner for Draws {
     async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
         let plan = Plan::new().step(Step::new("draw", "Artist").prompt("Draw a boat.").writes(["boat"]));
         serde_json::to_value(plan).map_err(|error| ToolError::failed(error.to_string()))
@@ -191,7 +191,7 @@ impl Journal for Slow {
         self.inner.read(run).await
     }
 
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         self.begun.notify_one();
         let _open = self.gate.acquire().await.unwrap();
         self.inner.post(run, post).await

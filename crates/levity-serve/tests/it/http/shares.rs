@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunSummary};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::http::HttpApi;
-use levity_serve::{Order, Runs};
+use levity_serve::{NewRun, Runs};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -263,7 +263,7 @@ pub(crate) async fn with_ended(runs: &[&str]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     let there = Runs::new(agent(ScriptedModel::new().reply("1"), &journal));
     for run in runs {
-        there.start(Order::new("Go").id(*run)).unwrap().outcome().await;
+        there.start(NewRun::new("Go").id(*run)).unwrap().outcome().await;
     }
     journal
 }

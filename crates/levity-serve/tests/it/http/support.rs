@@ -7,7 +7,7 @@ use levity_core::{CancelToken, Hints, Tool, ToolCx, ToolError, ToolOutput, ToolS
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::http::HttpApi;
-use levity_serve::{Gate, Listener, Runs, Token};
+use levity_serve::{AccessControl, Listener, Runs, Token};
 use levity_test::ScriptedModel;
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Server {
     }
 
     pub(crate) async fn with(runs: Runs, set: impl FnOnce(HttpApi) -> HttpApi) -> Self {
-        let gate = Gate::new(Token::new(TOKEN).unwrap());
+        let gate = AccessControl::new(Token::new(TOKEN).unwrap());
         let stop = CancelToken::new();
         let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
         Self::on(listener, stop, runs, set)

@@ -5,7 +5,7 @@ use levity_loop::AgentBuilder;
 use levity_memory::{Conversations, InMemory};
 use levity_runtime::MemoryJournal;
 use levity_serve::http::HttpApi;
-use levity_serve::{Gate, Listener, Runs, Token, TokenScope, Tokens};
+use levity_serve::{AccessControl, Listener, Runs, Token, TokenScope, Tokens};
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ impl Site {
         let agent = agent(model, &MemoryJournal::new());
         let agent = set(agent.to_builder().conversations(conversations.clone())).build().unwrap();
         let stop = CancelToken::new();
-        let gate = Gate::new(Token::new(TOKEN).unwrap()).tokens(tokens);
+        let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
         let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
         let tools = agent.dispatcher().clone();
         let runs = set_runs(Runs::new(agent));

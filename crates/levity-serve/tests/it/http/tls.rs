@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use levity_core::CancelToken;
 use levity_runtime::MemoryJournal;
-use levity_serve::{ConnectionLimits, Gate, Listener, Runs, Token, check_exposure};
+use levity_serve::{AccessControl, ConnectionLimits, Listener, Runs, Token, check_exposure};
 use levity_test::ScriptedModel;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -38,7 +38,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 async fn listener() -> Listener {
-    Listener::bind("127.0.0.1:0", Gate::new(Token::new(TOKEN).unwrap())).await.unwrap()
+    Listener::bind("127.0.0.1:0", AccessControl::new(Token::new(TOKEN).unwrap())).await.unwrap()
 }
 
 #[tokio::test]

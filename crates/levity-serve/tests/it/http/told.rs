@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{Journal, JournalError, OpenRun, Post, Record, RunId, RunLog, RunQuery, RunSummary};
+use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest, RunSummary};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::Runs;
@@ -60,7 +60,7 @@ impl RunLog for StuckLog {
         self.log.append(records).await
     }
 
-    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         self.log.posted().await
     }
 }

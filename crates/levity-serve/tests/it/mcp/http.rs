@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use levity_core::ToolOutput;
 use levity_serve::mcp::{ElicitForm, ElicitReply, Level, Limits, McpServer, Reply};
-use levity_serve::{Gate, Token};
+use levity_serve::{AccessControl, Token};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -60,7 +60,7 @@ async fn both_ways_are_served() {
 
 #[tokio::test]
 async fn strangers_stay_outside() {
-    let site = Site::behind(&plain(), Gate::new(Token::new("0123456789abcdef").unwrap())).await;
+    let site = Site::behind(&plain(), AccessControl::new(Token::new("0123456789abcdef").unwrap())).await;
     let good = ("authorization", "Bearer 0123456789abcdef");
     let ping =
         json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}});

@@ -8,7 +8,7 @@ use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::mcp::{Fault, Limits, McpServer, Reply, TaskSupport};
-use levity_serve::{AgentServer, Gate, Runs, Token, TokenScope, Tokens};
+use levity_serve::{AccessControl, AgentServer, Runs, Token, TokenScope, Tokens};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ fn echo(name: &str, hints: Hints) -> RecordingTool {
 }
 
 /// The tokens of three people, and a gate for them.
-fn people() -> (Gate, Vec<String>) {
+fn people() -> (AccessControl, Vec<String>) {
     let mut tokens = Tokens::new();
     let all = [
         ("ann", &[TokenScope::Run][..]),
@@ -33,7 +33,7 @@ fn people() -> (Gate, Vec<String>) {
         ("top", &[TokenScope::Admin]),
     ]
     .map(|(name, scopes)| format!("Bearer {}", tokens.add(name, scopes.iter().copied()).unwrap().reveal()));
-    (Gate::named(tokens), all.to_vec())
+    (AccessControl::named(tokens), all.to_vec())
 }
 
 async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> Answer {
@@ -384,7 +384,7 @@ async fn rest(mut stream: TcpStream) -> String {
 async fn slow_and_large_bodies_are_refused() {
     let limits = Limits::default().body(64 << 10).body_time(Duration::from_millis(200));
     let server = builder().tool(echo("look", Hints::new())).limits(limits).build().unwrap();
-    let site = Site::behind(&server, Gate::new(Token::new("0123456789abcdef").unwrap())).await;
+    let site = Site::behind(&server, AccessControl::new(Token::new("0123456789abcdef").unwrap())).await;
     let good = ("authorization", "Bearer 0123456789abcdef");
     // Nothing comes; a little comes; it is never closed by the client.
     for begun in ["", "{\"jsonrpc\":"] {
@@ -420,7 +420,7 @@ async fn slow_and_large_bodies_are_refused() {
 #[tokio::test]
 async fn every_refusal_is_json() {
     let server = builder().tool(echo("look", Hints::new())).build().unwrap();
-    let site = Site::behind(&server, Gate::open()).await;
+    let site = Site::behind(&server, AccessControl::open()).await;
     for (method, headers, body, status) in [
         ("PUT", vec![], "", 405),
         ("BREW", vec![], "", 405),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use levity_core::CancelToken;
 use levity_serve::mcp::McpServer;
-use levity_serve::{Gate, Listener};
+use levity_serve::{AccessControl, Listener};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -19,10 +19,10 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) async fn open(server: &McpServer) -> Self {
-        Self::behind(server, Gate::open()).await
+        Self::behind(server, AccessControl::open()).await
     }
 
-    pub(super) async fn behind(server: &McpServer, gate: Gate) -> Self {
+    pub(super) async fn behind(server: &McpServer, gate: AccessControl) -> Self {
         let stop = CancelToken::new();
         let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
         let (address, server, mut tasks) = (listener.address(), server.clone(), JoinSet::new());

@@ -4,7 +4,7 @@ use levity_core::{Input, Limit, Machine as _};
 
 use super::driver::Driver;
 use super::world::{Answer, Fate, Setting, swarm};
-use crate::{Delegation, Notice, ReportStatus, Then};
+use crate::{Delegation, FailureAction, ReportStatus, SwarmNotice};
 
 /// A driver with a plan of the host's, in which each attempt has this fate.
 fn planned(setting: &Setting, plan: Vec<Delegation>, fate: Fate) -> Driver {
@@ -32,9 +32,13 @@ fn what_was_to_be_tried_again_is_told_to_be_left() {
     driver.check_settled();
     let report = &driver.machine.desk().reports[3];
     assert_eq!((&*report.id, report.status, report.attempts), ("d", ReportStatus::Failed, 1));
-    let of_d = |notice: &&Notice| matches!(notice, Notice::Failed { id, .. } if **id == *"d");
-    let Some(Notice::Failed { then, error, .. }) = driver.notices.iter().rfind(of_d) else { panic!() };
-    assert_eq!((then, error.contains("the limit on tokens was near")), (&Then::Leave, true), "{error}");
+    let of_d = |notice: &&SwarmNotice| matches!(notice, SwarmNotice::Failed { id, .. } if **id == *"d");
+    let Some(SwarmNotice::Failed { then, error, .. }) = driver.notices.iter().rfind(of_d) else { panic!() };
+    assert_eq!(
+        (then, error.contains("the limit on tokens was near")),
+        (&FailureAction::Leave, true),
+        "{error}"
+    );
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use levity_core::{Effect, EffectId, Input, Machine as _, Outcome, RunId, Step as Wants, Timestamp};
+use levity_core::{Effect, EffectId, Input, Machine as _, MachineOutput as Wants, Outcome, RunId, Timestamp};
 
 use super::world::{Answer, Fate, Id, Setting, said, swarm};
 use crate::machine::SwarmMachine;
-use crate::{BusMessage, Delegation, Notice, ReportStatus, Swarm, Then};
+use crate::{BusMessage, Delegation, FailureAction, ReportStatus, Swarm, SwarmNotice};
 
 /// A machine under way, and what is known of it from outside.
 pub(super) struct Driver {
@@ -31,7 +31,7 @@ pub(super) struct Driver {
     last: Option<EffectId>,
     bus: Vec<BusMessage>,
     asked: usize,
-    pub(super) notices: Vec<Notice>,
+    pub(super) notices: Vec<SwarmNotice>,
     conversations: BTreeMap<EffectId, Option<Id>>,
     /// What each was told to do.
     tasks: Vec<String>,
@@ -105,7 +105,7 @@ impl Driver {
             assert!(wants.events.is_empty(), "it has ended and tells {:?}", wants.events);
         }
         for event in &wants.events {
-            if let Some(notice) = Notice::of(event) {
+            if let Some(notice) = SwarmNotice::of(event) {
                 self.notice(notice);
             }
         }
@@ -136,28 +136,30 @@ impl Driver {
         assert!(talks.windows(2).all(|two| two[0] != two[1]), "two work in one conversation: {talks:?}");
     }
 
-    fn notice(&mut self, notice: Notice) {
+    fn notice(&mut self, notice: SwarmNotice) {
         self.notices.push(notice.clone());
         match notice {
-            Notice::Planning { effect, .. } => {
+            SwarmNotice::Planning { effect, .. } => {
                 let answer = self.answers[self.asked % self.answers.len()].outcome();
                 self.asked += 1;
                 self.open.push((effect, answer));
             }
-            Notice::Synthesising { effect } => self.open.push((effect, said("All in all.".to_owned()))),
-            Notice::Planned { plan, .. } => {
+            SwarmNotice::Synthesising { effect } => self.open.push((effect, said("All in all.".to_owned()))),
+            SwarmNotice::Planned { plan, .. } => {
                 for one in plan {
                     let twice = self.planned.insert(one.id.clone(), one);
                     assert!(twice.is_none(), "{twice:?} is planned twice");
                 }
             }
-            Notice::Began { id, effect, attempt, .. } => self.began(&id, effect, attempt),
-            Notice::Done { id, .. } => {
+            SwarmNotice::Began { id, effect, attempt, .. } => self.began(&id, effect, attempt),
+            SwarmNotice::Done { id, .. } => {
                 self.settle(&id);
                 self.done.insert(id);
             }
-            Notice::Failed { id, then: Then::Leave, .. } | Notice::Skipped { id, .. } => self.settle(&id),
-            Notice::Message(message) => self.said(message),
+            SwarmNotice::Failed { id, then: FailureAction::Leave, .. } | SwarmNotice::Skipped { id, .. } => {
+                self.settle(&id)
+            }
+            SwarmNotice::Message(message) => self.said(message),
             _ => {}
         }
     }

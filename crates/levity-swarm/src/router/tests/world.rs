@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::machine::SwarmMachine;
-use crate::{Delegation, Router, Scope, Swarm, Worker};
+use crate::{Delegation, Router, Swarm, Worker, WorkerMemory};
 
 pub(super) const WORKERS: [&str; 4] = ["mason", "joiner", "roofer", "glazier"];
 
@@ -50,10 +50,10 @@ pub(super) fn swarm(setting: &Setting) -> Swarm {
     }
     let workers = WORKERS.iter().zip(setting.workers).map(|(name, (retries, stand_in, scope))| {
         let scope = match scope {
-            0 => Scope::Task,
-            1 => Scope::Run,
-            2 => Scope::Named("shared".into()),
-            _ => Scope::Named(format!("of {name}").into()),
+            0 => WorkerMemory::Task,
+            1 => WorkerMemory::Run,
+            2 => WorkerMemory::Named("shared".into()),
+            _ => WorkerMemory::Named(format!("of {name}").into()),
         };
         let worker = Worker::new(*name, "Works.", agent()).retries(retries).memory(scope);
         match stand_in {

@@ -1,7 +1,8 @@
 //! Which conversations there are.
 
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, MemoryErrorKind, MemoryStore, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryErrorKind, MemoryStore,
+    Timestamp,
 };
 
 use super::super::check::{kept, same};
@@ -15,8 +16,8 @@ pub(super) async fn names(store: &impl MemoryStore, promise: &str) -> Vec<String
     names
 }
 
-fn change(at: u64, millis: u64) -> Change {
-    Change::at(at).with_messages(batch("a")).when(Timestamp::from_millis(millis))
+fn change(at: u64, millis: u64) -> ConversationChange {
+    ConversationChange::at(at).with_messages(batch("a")).when(Timestamp::from_millis(millis))
 }
 
 pub(super) async fn check_list(store: &impl MemoryStore) {

@@ -1,6 +1,6 @@
 //! Where messages stand.
 
-use levity_core::{Change, ConversationId, MemoryErrorKind, MemoryStore, Summary, Timestamp};
+use levity_core::{ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Summary, Timestamp};
 
 use super::super::check::{kept, same};
 use super::{all, append, batch, refused, set_summary, summary_of};
@@ -26,13 +26,14 @@ pub(super) async fn check_pages(store: &impl MemoryStore) {
 pub(super) async fn check_again(store: &impl MemoryStore) {
     let promise = "memory store: making a save again changes nothing";
     let id = ConversationId::new("again");
-    let first = Change::at(0)
+    let first = ConversationChange::at(0)
         .with_messages(batch("a"))
         .with_summary(Summary::new("They met.", 1))
         .when(Timestamp::from_millis(1_000));
-    let second = Change::at(4).with_messages(batch("b")).when(Timestamp::from_millis(2_000));
-    let third =
-        Change::at(8).with_summary(Summary::new("They parted.", 4)).when(Timestamp::from_millis(3_000));
+    let second = ConversationChange::at(4).with_messages(batch("b")).when(Timestamp::from_millis(2_000));
+    let third = ConversationChange::at(8)
+        .with_summary(Summary::new("They parted.", 4))
+        .when(Timestamp::from_millis(3_000));
     let changes = [first, second, third];
     for upto in 0..changes.len() {
         kept(store.save(&id, &changes[upto]).await, promise);
@@ -43,7 +44,7 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
         }
     }
     same(&summary_of(store, &id, promise).await, &Some(("They parted.".to_owned(), 4)), promise);
-    let part = Change::at(5).with_messages(batch("b")[1..3].iter().cloned());
+    let part = ConversationChange::at(5).with_messages(batch("b")[1..3].iter().cloned());
     kept(store.save(&id, &part).await, promise);
     same(&kept(store.load(&id, 0).await, promise).end, &8, promise);
 }
@@ -51,20 +52,20 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
 pub(super) async fn check_moved(store: &impl MemoryStore) {
     let promise = "memory store: a save at another position than the end is refused as moved";
     let id = ConversationId::new("moved");
-    let save = |at| Change::at(at).with_messages(batch("a"));
+    let save = |at| ConversationChange::at(at).with_messages(batch("a"));
     refused(store.save(&id, &save(1)).await, MemoryErrorKind::Moved, promise);
     kept(store.save(&id, &save(0)).await, promise);
     let before = kept(store.load(&id, usize::MAX).await, promise);
     let elsewhere = [
-        Change::at(0).with_messages(batch("b")),
+        ConversationChange::at(0).with_messages(batch("b")),
         save(1),
         save(2),
         save(5),
         save(u64::MAX),
-        Change::at(9),
-        Change::at(0).with_messages([batch("a"), batch("a")].concat()),
-        Change::at(2).with_summary(Summary::new("They met.", 2)),
-        Change::at(5).with_summary(Summary::new("They met.", 2)),
+        ConversationChange::at(9),
+        ConversationChange::at(0).with_messages([batch("a"), batch("a")].concat()),
+        ConversationChange::at(2).with_summary(Summary::new("They met.", 2)),
+        ConversationChange::at(5).with_summary(Summary::new("They met.", 2)),
         save(0).with_summary(Summary::new("They met.", 2)),
     ];
     for change in elsewhere {
@@ -94,9 +95,9 @@ pub(super) async fn check_trim(store: &impl MemoryStore) {
     assert!(found.iter().all(|(at, _)| *at >= 5), "{promise}\nfound: {found:?}");
     same(&all(store, &other, promise).await, &[batch("early"), batch("late")].concat(), promise);
 
-    let again = Change::at(4).with_messages(batch("late"));
+    let again = ConversationChange::at(4).with_messages(batch("late"));
     kept(store.save(&id, &again).await, "memory store: making a save again changes nothing");
-    let gone = Change::at(0).with_messages(batch("early"));
+    let gone = ConversationChange::at(0).with_messages(batch("early"));
     refused(store.save(&id, &gone).await, MemoryErrorKind::Moved, promise);
 
     kept(store.trim(&id, u64::MAX).await, promise);

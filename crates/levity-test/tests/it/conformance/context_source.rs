@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource, Lasts};
+use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
 use levity_test::conformance;
 
 use crate::{block_on, refuses};
@@ -57,8 +57,10 @@ impl ContextSource for Notes {
         match self.flaw {
             Flaw::NoName => blocks.iter_mut().for_each(|block| block.name.clear()),
             Flaw::SameName => blocks.iter_mut().for_each(|block| block.name = "note".into()),
-            Flaw::FickleByBudget if budget > 100 => blocks[0].lasts = Lasts::Run,
-            Flaw::FickleByGoal if !ask.goal.is_empty() && budget > 100 => blocks[1].lasts = Lasts::Run,
+            Flaw::FickleByBudget if budget > 100 => blocks[0].lasts = ContextLifetime::Run,
+            Flaw::FickleByGoal if !ask.goal.is_empty() && budget > 100 => {
+                blocks[1].lasts = ContextLifetime::Run
+            }
             Flaw::Restless if looks % 2 == 1 => blocks.reverse(),
             _ => {}
         }

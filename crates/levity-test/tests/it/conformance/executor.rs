@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use levity_core::{
     Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
-    Executor, Input, Limits, Machine, MachineKind, Model, ModelCall, ModelError, ModelErrorKind, Offer,
-    Outcome, PrepareCx, Prepared, Request, RunId, Status, Step, Tool, ToolCall, ToolCx, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolRun,
+    Executor, Input, Limits, Machine, MachineKind, MachineOutput, Model, ModelCall, ModelError,
+    ModelErrorKind, Offer, Outcome, PrepareCx, Prepared, Request, RunId, Status, Tool, ToolCall, ToolCx,
+    ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
 };
 use levity_test::{RecordingTool, ScriptedModel, conformance};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ impl Machine for Still {
         json!(null)
     }
 
-    fn apply(&mut self, _: Input, _: &mut Step) {}
+    fn apply(&mut self, _: Input, _: &mut MachineOutput) {}
 
     fn ending(&self) -> Option<&Ending> {
         self.0.as_ref()

@@ -2,7 +2,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use levity_core::{Entry, Journal, JournalError, OpenRun, Post, Record, RunId, RunLog, RunQuery, RunSummary};
+use levity_core::{
+    Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest, RunSummary,
+};
 use levity_test::{FaultyJournal, conformance};
 
 use crate::{block_on, refuses};
@@ -46,7 +48,7 @@ enum Flaw {
 struct State {
     runs: Vec<(RunId, Vec<Record>)>,
     open: HashSet<RunId>,
-    posts: Vec<(RunId, Post)>,
+    posts: Vec<(RunId, RunRequest)>,
 }
 
 impl Keeping {
@@ -141,7 +143,7 @@ impl Journal for Keeping {
         Ok(state.runs.len() < before)
     }
 
-    async fn post(&self, run: &RunId, post: &Post) -> Result<(), JournalError> {
+    async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         let mut state = self.state.lock().unwrap();
         if !state.runs.iter().any(|(kept, _)| kept == run) {
             return Err(JournalError::busy(run));
@@ -202,7 +204,7 @@ impl RunLog for Log {
         }
     }
 
-    async fn posted(&mut self) -> Result<Vec<Post>, JournalError> {
+    async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mut state = self.journal.state.lock().unwrap();
         let new: Vec<_> = state.posts.iter().skip(self.taken).map(|(_, post)| post.clone()).collect();
         self.taken = state.posts.len();

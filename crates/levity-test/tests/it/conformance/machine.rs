@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
-    Ask, Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, ModelCall, Offer,
-    Outcome, Request, RunId, Status, Step, ToolCall, ToolRun,
+    Ask, Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, MachineOutput, ModelCall,
+    Offer, Outcome, Request, RunId, Status, ToolCall, ToolRun,
 };
 use levity_test::conformance;
 use serde::Deserialize;
@@ -85,26 +85,31 @@ impl Agent {
         })
     }
 
-    fn want(&mut self, call: Option<ToolCall>, effect: impl FnOnce(EffectId) -> Effect, step: &mut Step) {
+    fn want(
+        &mut self,
+        call: Option<ToolCall>,
+        effect: impl FnOnce(EffectId) -> Effect,
+        step: &mut MachineOutput,
+    ) {
         self.last += 1;
         let id = EffectId::new(if self.flaw == Flaw::NumbersAnew { self.last % 3 } else { self.last });
         self.open.insert(id, call);
         step.want(id, effect(id));
     }
 
-    fn ask_model(&mut self, step: &mut Step) {
+    fn ask_model(&mut self, step: &mut MachineOutput) {
         let request = Request::new().with_system(self.goal.as_str());
         self.want(None, |_| Effect::Model(ModelCall::new("main", request, Offer::All)), step);
     }
 
-    fn end(&mut self, status: Status, step: &mut Step) {
+    fn end(&mut self, status: Status, step: &mut MachineOutput) {
         let ending = Ending::new(status);
         step.tell(EventKind::RunEnded(Box::new(ending.clone())));
         self.ending = Some(ending);
         self.open.clear();
     }
 
-    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut Step) {
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         let Some(call) = self.open.remove(&effect) else {
             assert!(self.flaw != Flaw::PanicsOnUnknownEffect, "who asked for that");
             return;
@@ -129,7 +134,7 @@ impl Agent {
         }
     }
 
-    fn ask_person(&mut self, call: ToolCall, reason: String, step: &mut Step) {
+    fn ask_person(&mut self, call: ToolCall, reason: String, step: &mut MachineOutput) {
         let wrong = |flaw| self.flaw == flaw;
         let run = if wrong(Flaw::WrongRunInAsk) { RunId::new("r9") } else { self.run.clone().unwrap() };
         let shift = u64::from(wrong(Flaw::WrongNumberInAsk));
@@ -162,7 +167,7 @@ impl Machine for Agent {
         }
     }
 
-    fn apply(&mut self, input: Input, step: &mut Step) {
+    fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         if self.flaw == Flaw::Clock {
             step.tell(EventKind::Note { text: CLOCK.fetch_add(1, Ordering::SeqCst).to_string() });
         }

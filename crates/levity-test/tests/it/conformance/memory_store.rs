@@ -3,8 +3,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Change, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
-    MemoryStore, Message, Remembered, Summary, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
+    MemoryErrorKind, MemoryStore, Message, Remembered, Summary, Timestamp,
 };
 use levity_test::conformance;
 
@@ -77,7 +77,7 @@ impl Conversation {
         (0..).zip(self.messages.clone()).skip(self.first as usize)
     }
 
-    fn has(&self, flaw: Flaw, change: &Change) -> bool {
+    fn has(&self, flaw: Flaw, change: &ConversationChange) -> bool {
         let same =
             |(at, message): (u64, &Arc<Message>)| at < self.first || self.messages[at as usize] == *message;
         let upto = self.summary.as_ref().map(|summary| summary.upto);
@@ -161,7 +161,7 @@ impl MemoryStore for Store {
         Ok(self.copy(id).placed().filter(|(at, _)| *at >= from).take(limit).collect())
     }
 
-    async fn save(&self, id: &ConversationId, change: &Change) -> Result<(), MemoryError> {
+    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
         let mut kept = self.copy(id);
         let moved = || Err(MemoryError::moved(id, change.at, kept.end()));
         let ahead = change.summary.as_ref().is_some_and(|summary| summary.upto > change.end());

@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use levity_core::{
-    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Opaque, Request, Response, Role,
+    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, ProviderState, Request, Response,
+    Role,
 };
 use levity_test::{FunctionModel, ScriptedModel, Turn, conformance};
 use serde_json::json;
@@ -120,7 +121,8 @@ fn passes_what_is_right() {
     block_on(conformance::model(|| ScriptedModel::new().reply("7")));
     block_on(conformance::model(|| ScriptedModel::looping(Turn::new().text("7").usage(1, 1))));
     let rich = || {
-        let turn = Turn::new().thinking("hm").opaque(Opaque::new("test", json!("sig"))).text("Let me see.");
+        let turn =
+            Turn::new().thinking("hm").opaque(ProviderState::new("test", json!("sig"))).text("Let me see.");
         ScriptedModel::new().turn(turn.call("add", json!({"a": 2})).raw_call("add", "{").pieces(3))
     };
     block_on(conformance::model(rich));
