@@ -380,7 +380,7 @@ impl LiveEvents {
 
 impl fmt::Debug for LiveEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Live").field(&self.is_watched()).finish()
+        f.debug_tuple("LiveEvents").field(&self.is_watched()).finish()
     }
 }
 

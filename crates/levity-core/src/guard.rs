@@ -12,7 +12,7 @@ mod clean;
 /// Looks at what goes in and out of an agent, and lets it pass, changes it or stops it.
 ///
 /// ```
-/// use levity_core::{Cause, Guard, GuardCx, Stage, Subject, Verdict};
+/// use levity_core::{SharedError, Guard, GuardCx, Stage, GuardSubject, Verdict};
 ///
 /// /// Lets nothing be deleted.
 /// struct Careful;
@@ -27,9 +27,9 @@ mod clean;
 ///         stage == Stage::Call
 ///     }
 ///
-///     async fn check(&self, subject: &Subject, _: &GuardCx) -> Result<Verdict, Cause> {
+///     async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
 ///         Ok(match subject {
-///             Subject::Call(call) if call.name.starts_with("delete") => Verdict::block("nothing is deleted here"),
+///             GuardSubject::Call(call) if call.name.starts_with("delete") => Verdict::block("nothing is deleted here"),
 ///             _ => Verdict::Pass,
 ///         })
 ///     }

@@ -159,8 +159,8 @@ impl MachineOutput {
     /// whenever the run is resumed or replayed. Zero unless whoever drives the machine has set it.
     ///
     /// ```
-    /// # use levity_core::{Step, Timestamp};
-    /// let mut step = Step::new();
+    /// # use levity_core::{MachineOutput, Timestamp};
+    /// let mut step = MachineOutput::new();
     /// assert_eq!(step.at(), Timestamp::default());
     /// step.set_at(Timestamp::from_millis(1_000));
     /// assert_eq!(step.at(), Timestamp::from_millis(1_000));

@@ -193,8 +193,8 @@ impl Summary {
 /// What is saved in one go.
 ///
 /// ```
-/// # use levity_core::{Change, Message, Summary};
-/// let change = Change::at(4).with_messages([Message::user("Good morning")]).with_summary(Summary::new("They met.", 2));
+/// # use levity_core::{ConversationChange, Message, Summary};
+/// let change = ConversationChange::at(4).with_messages([Message::user("Good morning")]).with_summary(Summary::new("They met.", 2));
 /// assert_eq!(change.end(), 5);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -495,11 +495,11 @@ impl ToolCall {
     /// need more of it.
     ///
     /// ```
-    /// # use levity_core::{Opaque, ToolCall};
+    /// # use levity_core::{ProviderState, ToolCall};
     /// # use serde_json::json;
     /// let mut call = ToolCall::new("c1", "add", json!({"a": 1}));
     /// assert!(!call.is_from_text());
-    /// call.opaque = Some(Opaque::new(Opaque::TEXT_CALL, json!({"text": "add(a=1)"})));
+    /// call.opaque = Some(ProviderState::new(ProviderState::TEXT_CALL, json!({"text": "add(a=1)"})));
     /// assert!(call.is_from_text());
     /// ```
     pub fn is_from_text(&self) -> bool {

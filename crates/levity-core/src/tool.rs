@@ -462,11 +462,11 @@ impl Deadline {
 /// Takes word of how far a tool's work is and what it changed; it becomes events and is not kept.
 ///
 /// ```
-/// use levity_core::{FileChange, Progress, Report};
+/// use levity_core::{FileChange, Progress, ToolReport};
 ///
 /// let progress = Progress::listen(|report| match report {
-///     Report::Text(text) => println!("{text}"),
-///     Report::File(change) => println!("{} was {}", change.path, change.kind),
+///     ToolReport::Text(text) => println!("{text}"),
+///     ToolReport::File(change) => println!("{} was {}", change.path, change.kind),
 ///     _ => {}
 /// });
 /// progress.report("half done");

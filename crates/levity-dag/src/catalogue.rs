@@ -22,13 +22,13 @@ use read::{Patch, Prompt};
 /// Agents by name: what each is told, which model and tools it has, what it may use.
 ///
 /// ```
-/// use levity_dag::{Catalogue, Parts};
+/// use levity_dag::{Catalogue, AgentParts};
 /// use levity_test::ScriptedModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agents = Catalogue::defaults();
-/// let parts = Parts::new(ScriptedModel::new().reply(r#"{"summary": "It rains."}"#));
+/// let parts = AgentParts::new(ScriptedModel::new().reply(r#"{"summary": "It rains."}"#));
 /// let summarizer = agents.build("Summarizer", &parts)?;
 /// assert_eq!(summarizer.run("Sum up the forecast.").await?.text(), r#"{"summary": "It rains."}"#);
 /// # Ok(())

@@ -30,9 +30,9 @@ use settled::Settled;
 /// Steps are numbered in the order of the plan, `0..len()`.
 ///
 /// ```
-/// use levity_dag::{Graph, Known, Performer, PerformerKind, Plan, Step};
+/// use levity_dag::{Graph, PlanConstraints, StepRunner, StepRunnerKind, Plan, Step};
 ///
-/// let known = Known::new().with("Retriever", Performer::new(PerformerKind::Agent, "finds pages"));
+/// let known = PlanConstraints::new().with("Retriever", StepRunner::new(StepRunnerKind::Agent, "finds pages"));
 /// let plan = Plan::new()
 ///     .step(Step::new("compare", "Retriever").reads(["page"]))
 ///     .step(Step::new("fetch", "Retriever").writes(["page"]));

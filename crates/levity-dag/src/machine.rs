@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind,
-    MachineOutput as Wants, Outcome, RunId, Stats, Status, Usage,
+    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput,
+    Outcome, RunId, Stats, Status, Usage,
 };
 use levity_graph::Drafts;
 use levity_tools::Schema;
@@ -265,7 +265,7 @@ impl GraphMachine {
         Self::new(rules, start).resumed(state)
     }
 
-    fn want(&mut self, effect: Effect, doing: Doing, wants: &mut Wants) -> EffectId {
+    fn want(&mut self, effect: Effect, doing: Doing, wants: &mut MachineOutput) -> EffectId {
         let id = EffectId::new(self.now.next);
         self.now.next += 1;
         self.now.doing.insert(id, doing);
@@ -273,7 +273,7 @@ impl GraphMachine {
         id
     }
 
-    fn tell(wants: &mut Wants, notice: impl FnOnce() -> PlanNotice) {
+    fn tell(wants: &mut MachineOutput, notice: impl FnOnce() -> PlanNotice) {
         if wants.is_watched() {
             wants.tell(notice().into_event());
         }
@@ -290,7 +290,7 @@ impl GraphMachine {
         step.map_or_else(|| StepId::new(""), |step| step.id.clone())
     }
 
-    fn tell_skipped(&self, skipped: &[Skipped], wants: &mut Wants) {
+    fn tell_skipped(&self, skipped: &[Skipped], wants: &mut MachineOutput) {
         for one in skipped {
             Self::tell(wants, || PlanNotice::StepSkipped { step: self.id(one.at), why: self.why(one) });
         }
@@ -307,7 +307,7 @@ impl GraphMachine {
     }
 
     /// Begins what may begin, and ends when there is nothing left to do.
-    fn pump(&mut self, wants: &mut Wants) {
+    fn pump(&mut self, wants: &mut MachineOutput) {
         while self.now.ending.is_none() && self.running < self.start.settings.parallel {
             if let Some(place) = self.now.again.pop_front() {
                 self.perform(place, wants);
@@ -328,7 +328,7 @@ impl GraphMachine {
         }
     }
 
-    fn finished(&mut self, doing: Doing, outcome: Outcome, wants: &mut Wants) {
+    fn finished(&mut self, doing: Doing, outcome: Outcome, wants: &mut MachineOutput) {
         match doing {
             Doing::Profile => self.profiled(outcome, wants),
             Doing::Plan => self.planned(outcome, wants),
@@ -351,7 +351,7 @@ impl Machine for GraphMachine {
         self.saved()
     }
 
-    fn apply(&mut self, input: Input, wants: &mut Wants) {
+    fn apply(&mut self, input: Input, wants: &mut MachineOutput) {
         self.fed = true;
         if self.now.ending.is_some() {
             return;

@@ -18,17 +18,17 @@ pub(crate) use shared::{ReadOnly, Shared, only_reads};
 ///
 /// ```
 /// use levity_core::{Tool, ToolCx, ToolOutput, ToolSpec};
-/// use levity_dag::{Catalogue, Entry, Parts};
+/// use levity_dag::{Catalogue, CatalogEntry, AgentParts};
 /// use levity_test::{RecordingTool, ScriptedModel};
 ///
 /// let weather = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
-/// let parts = Parts::new(ScriptedModel::new())
+/// let parts = AgentParts::new(ScriptedModel::new())
 ///     .models(|name| match name {
 ///         "small" => Ok(std::sync::Arc::new(ScriptedModel::new())),
 ///         _ => Err("there is no such model".to_owned()),
 ///     })
 ///     .tool(weather);
-/// let agents = Catalogue::empty().with(Entry::new("Forecaster", "Tell the weather.").models(["small"]).tools(["weather"]));
+/// let agents = Catalogue::empty().with(CatalogEntry::new("Forecaster", "Tell the weather.").models(["small"]).tools(["weather"]));
 /// assert!(agents.build("Forecaster", &parts).is_ok());
 /// ```
 ///
@@ -219,7 +219,7 @@ impl AgentParts {
 
 impl fmt::Debug for AgentParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
+        f.debug_struct("AgentParts")
             .field("model", &self.model.card().id)
             .field("servers", &self.servers.keys())
             .field("tools", &self.tools.keys())

@@ -20,14 +20,14 @@ use crate::task::{as_json, clipped};
 /// ```
 /// use async_trait::async_trait;
 /// use levity_core::ToolError;
-/// use levity_dag::{Brief, Planner};
+/// use levity_dag::{Brief, TeamPlanner};
 /// use serde_json::{Value, json};
 ///
 /// /// One step for each line of the goal.
 /// struct Lines;
 ///
 /// #[async_trait]
-/// impl Planner for Lines {
+/// impl TeamPlanner for Lines {
 ///     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
 ///         let step = |(at, line)| json!({"id": format!("s{at}"), "agent": "Thinker", "prompt": line});
 ///         Ok(json!({"steps": brief.goal.lines().enumerate().map(step).collect::<Vec<_>>()}))

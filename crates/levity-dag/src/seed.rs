@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use levity_core::MachineOutput as Wants;
+use levity_core::MachineOutput;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,7 +76,7 @@ pub(crate) fn sow(seed: &[CompletedStep], steps: &mut Scheduler) {
 }
 
 /// Tells of steps that are done as if they had just been done.
-pub(crate) fn tell(seed: &[CompletedStep], graph: &Graph, wants: &mut Wants) {
+pub(crate) fn tell(seed: &[CompletedStep], graph: &Graph, wants: &mut MachineOutput) {
     if !wants.is_watched() {
         return;
     }

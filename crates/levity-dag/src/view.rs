@@ -36,13 +36,13 @@ use fold::Owner;
 ///
 /// ```
 /// use levity_core::{Event, EventKind, RunId, Timestamp};
-/// use levity_dag::{Stage, View};
+/// use levity_dag::{PlanStage, PlanView};
 ///
-/// let mut view = View::new();
+/// let mut view = PlanView::new();
 /// let goal = EventKind::Goal { text: "compare two pages".into() };
 /// view.apply(&Event::new(RunId::new("r"), 1, Timestamp::from_millis(0), goal));
 /// assert_eq!(view.goal(), "compare two pages");
-/// assert_eq!(view.stage(), Stage::Starting);
+/// assert_eq!(view.stage(), PlanStage::Starting);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct PlanView {

@@ -7,7 +7,7 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use std::time::Duration;
-//! # use levity_core::{Effect, EffectId, Ending, Input, Limits, Machine, MachineKind, Outcome, Prepared, RunId, Status, Step, Timestamp, Wait};
+//! # use levity_core::{Effect, EffectId, Ending, Input, Limits, Machine, MachineKind, Outcome, Prepared, RunId, Status, MachineOutput, Timestamp, Wait};
 //! use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
 //!
 //! # #[derive(Default)]
@@ -15,7 +15,7 @@
 //! # impl Machine for Nap {
 //! #     fn kind(&self) -> MachineKind { MachineKind::new("nap", 1) }
 //! #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
-//! #     fn apply(&mut self, input: Input, step: &mut Step) {
+//! #     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
 //! #         match input {
 //! #             Input::Begin { .. } => step.want(EffectId::new(0), Effect::Wait(Wait::new(Duration::from_secs(60)))),
 //! #             _ => self.0 = Some(Ending::new(Status::Complete)),

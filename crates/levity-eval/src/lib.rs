@@ -5,7 +5,7 @@
 //! counts the trials that pass a [`Check`].
 //!
 //! ```
-//! use levity_eval::{AgentSubject, Case, Evaluation, ExpectedCall, Expectation, Header, OfferedTool, Report, Results};
+//! use levity_eval::{AgentSubject, Case, Evaluation, ExpectedCall, Expectation, Header, OfferedTool, EvalReport, Results};
 //! use levity_test::ScriptedModel;
 //! use serde_json::json;
 //!
@@ -25,7 +25,7 @@
 //! let mut results = Results::create(folder, &Header::new("own", "levity"), &cases)?;
 //! Evaluation::new().run(&subject, &mut results, |_| {}).await?;
 //!
-//! let report = Report::new(&results, &results.check_all());
+//! let report = EvalReport::new(&results, &results.check_all());
 //! assert_eq!((report.total.passed, report.total.trials), (1, 1));
 //! # Ok(())
 //! # }

@@ -64,7 +64,7 @@ pub(crate) const NAME: &str = "anthropic";
 /// all of it goes back in its place. Thoughts without a signature do not, since the API refuses them. A reply that ended
 /// with `pause_turn` is [`Paused`](levity_core::Finish::Paused): it goes on when it is sent back as the last message, which
 /// an agent does. Blocks of the provider's own can be put into a message as
-/// `Part::Opaque(Opaque::new("anthropic", block))`, say a document that was uploaded.
+/// `Part::ProviderState(ProviderState::new("anthropic", block))`, say a document that was uploaded.
 #[derive(Clone, Debug)]
 pub struct AnthropicModel(Remote<Anthropic>);
 

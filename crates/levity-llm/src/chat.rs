@@ -48,12 +48,12 @@ const CUSTOM: &str = "custom";
 /// ```
 ///
 /// What a model thought goes back to it under the name it came with, which some servers demand where tools were
-/// called. Parts of the protocol's own that levity has no name for can be sent as [`Part::Opaque`] of the
+/// called. Parts of the protocol's own that levity has no name for can be sent as [`Part::ProviderState`] of the
 /// provider `openai_chat` in a user's message, and fields of the body by
 /// [`Options::extra`](levity_core::Options::extra). Tools that are given so, such as custom ones, stand behind the
 /// request's own.
 ///
-/// [`Part::Opaque`]: levity_core::Part::Opaque
+/// [`Part::ProviderState`]: levity_core::Part::Opaque
 #[derive(Clone, Debug)]
 pub struct ChatModel(Remote<Chat>);
 

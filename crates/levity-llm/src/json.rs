@@ -31,9 +31,9 @@
 //! [`repair`] says what was mended as well, which tells an answer that was cut off from a whole one:
 //!
 //! ```
-//! # use levity_llm::json::{self, Mend};
+//! # use levity_llm::json::{self, Repair};
 //! let repaired = json::repair(r#"{"title": "Levity", "body": "It was a da"#)?;
-//! assert!(repaired.mends.contains(Mend::Truncated));
+//! assert!(repaired.mends.contains(Repair::Truncated));
 //! assert_eq!(repaired.value["body"], "It was a da");
 //! # Ok::<(), json::JsonError>(())
 //! ```

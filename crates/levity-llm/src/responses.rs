@@ -54,7 +54,7 @@ const IMAGE: &str = "image_generation_call";
 /// [`without_strict`](Self::without_strict).
 ///
 /// Tools that run at the provider are passed by [`Options::extra`](levity_core::Options), as `tools`; what they did is
-/// in the reply as [`Part::Opaque`](levity_core::Part), and goes back as it came.
+/// in the reply as [`Part::ProviderState`](levity_core::Part), and goes back as it came.
 #[derive(Clone, Debug)]
 pub struct OpenAiModel(Remote<Responses>);
 

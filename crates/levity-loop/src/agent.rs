@@ -144,7 +144,7 @@ impl Agent {
     /// A run that waits for a person can be left in its journal:
     ///
     /// ```
-    /// # use levity_core::{Decision, Post};
+    /// # use levity_core::{Decision, RunRequest};
     /// # use levity_loop::{Agent, Error};
     /// # use levity_runtime::{MemoryJournal, Runtime};
     /// # use levity_test::{RecordingTool, ScriptedModel};
@@ -159,7 +159,7 @@ impl Agent {
     /// let Err(Error::Parked { run, .. }) = agent.run("Send it").park().await else { panic!("it asks") };
     /// // Days later, perhaps in another process:
     /// for ask in agent.asks(&run).await? {
-    ///     agent.runtime().tell(&ask.run, Post::Decide { effect: ask.effect, decision: Decision::Allow }).await?;
+    ///     agent.runtime().tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision: Decision::Allow }).await?;
     /// }
     /// assert_eq!(agent.resume(run).await?.text(), "Sent.");
     /// # Ok(())
@@ -310,12 +310,12 @@ impl Agent {
     ///
     /// ```
     /// # use levity_core::Machine;
-    /// # use levity_loop::{Agent, Errand};
+    /// # use levity_loop::{Agent, ChildTask};
     /// # use levity_test::ScriptedModel;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let agent = Agent::builder(ScriptedModel::new()).build()?;
-    /// let new = agent.child(Errand::new("Do it").with_said(), None).await?;
+    /// let new = agent.child(ChildTask::new("Do it").with_said(), None).await?;
     /// let saved = new.machine.save();
     /// // In another process, from the journal:
     /// let same = agent.child("Do it", Some(&saved)).await?;

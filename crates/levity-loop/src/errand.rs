@@ -13,10 +13,10 @@ use crate::output::OutputCheck;
 ///
 /// ```
 /// # use levity_core::{History, Message};
-/// # use levity_loop::Errand;
+/// # use levity_loop::ChildTask;
 /// let mut history = History::new();
 /// history.say(Message::user("My name is on the list."))?;
-/// let errand = Errand::new("Find it").history(history).with_said();
+/// let errand = ChildTask::new("Find it").history(history).with_said();
 /// # Ok::<(), levity_core::HistoryError>(())
 /// ```
 #[must_use = "an errand does nothing until an agent is sent on it"]
@@ -81,7 +81,7 @@ impl From<Message> for ChildTask {
 /// Shows nothing of what was said.
 impl fmt::Debug for ChildTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Errand").field("said", &self.said).finish_non_exhaustive()
+        f.debug_struct("ChildTask").field("said", &self.said).finish_non_exhaustive()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Servers for programs that are not async.
 //!
 //! ```no_run
-//! use levity_mcp::{Config, Wait, blocking};
+//! use levity_mcp::{Config, WaitFor, blocking};
 //! use serde_json::json;
 //!
 //! # fn example() -> levity_mcp::Result<()> {
 //! let config = Config::load("mcp.json", |name| std::env::var(name).ok());
 //! let servers = blocking::Servers::start(levity_mcp::Servers::builder().servers(config.into_servers()))?;
-//! servers.wait(Wait::All)?;
+//! servers.wait(WaitFor::All)?;
 //! for tool in servers.tools() {
 //!     println!("{}: {}", tool.name, tool.description);
 //! }

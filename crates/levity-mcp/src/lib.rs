@@ -4,7 +4,7 @@
 //! use std::sync::Arc;
 //!
 //! use levity_core::ToolSource as _;
-//! use levity_mcp::{Config, Servers, Wait};
+//! use levity_mcp::{Config, Servers, WaitFor};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> levity_mcp::Result<()> {
@@ -16,7 +16,7 @@
 //!
 //! // They start in the background. An agent takes `servers` for a source of tools, and need not wait.
 //! let servers = Servers::builder().servers(config.into_servers()).start()?;
-//! let status = servers.wait(Wait::All).await;
+//! let status = servers.wait(WaitFor::All).await;
 //! assert!(!status[0].state.is_ready(), "there is no such program, and it is tried again");
 //! assert!(servers.tools().is_empty());
 //! servers.stop().await;

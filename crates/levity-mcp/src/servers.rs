@@ -24,13 +24,13 @@ const EVENTS: usize = 1024;
 /// [`stop`](Self::stop) lets them go in order.
 ///
 /// ```no_run
-/// use levity_mcp::{ServerConfig, Servers, Wait};
+/// use levity_mcp::{ServerConfig, Servers, WaitFor};
 /// # async fn example() -> levity_mcp::Result<()> {
 /// let servers = Servers::builder()
 ///     .server(ServerConfig::stdio("files", "mcp-server-filesystem").arg("."))
 ///     .server(ServerConfig::http("search", "https://example.com/mcp").header("Authorization", "Bearer .."))
 ///     .start()?;
-/// servers.wait(Wait::All).await;
+/// servers.wait(WaitFor::All).await;
 /// for status in servers.status() {
 ///     println!("{}: {}", status.name, status.state);
 /// }

@@ -33,7 +33,7 @@ use turns::{Turn, Turns};
 /// Clones are the same conversations. An open one costs a few hundred bytes beside its messages.
 ///
 /// ```
-/// # use levity_core::{Change, Message};
+/// # use levity_core::{ConversationChange, Message};
 /// # use levity_memory::{Conversations, InMemory};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
@@ -41,7 +41,7 @@ use turns::{Turn, Turns};
 /// let id = conversations.new_id();
 ///
 /// let open = conversations.open(&id, 100).await?; // whoever else opens it waits
-/// let change = Change::at(open.remembered().end).with_messages([Message::user("Good morning")]);
+/// let change = ConversationChange::at(open.remembered().end).with_messages([Message::user("Good morning")]);
 /// open.save(change).await?;
 /// drop(open);
 ///

@@ -53,7 +53,7 @@ const MOST: usize = 32;
 /// they are. What was removed is gone from the file system; what a disk keeps of it is not overwritten.
 ///
 /// ```
-/// # use levity_core::{Change, ConversationId, MemoryStore, Message};
+/// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
 /// # use levity_memory::FileMemory;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
@@ -61,7 +61,7 @@ const MOST: usize = 32;
 /// # let path = dir.path().join("memory");
 /// let store = FileMemory::new(&path)?;
 /// let id = ConversationId::new("monday");
-/// store.save(&id, &Change::at(0).with_messages([Message::user("Good morning")])).await?;
+/// store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
 /// assert!(std::fs::read_to_string(path.join("monday.json")).unwrap().contains("Good morning"));
 /// # Ok(())
 /// # }

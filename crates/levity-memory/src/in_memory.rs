@@ -16,13 +16,13 @@ use crate::kept::{self, Kept};
 /// For tests, and for programs whose conversations end with them. `docs/memory.md` compares the stores.
 ///
 /// ```
-/// # use levity_core::{Change, ConversationId, MemoryStore, Message};
+/// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
 /// # use levity_memory::InMemory;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
 /// let store = InMemory::new();
 /// let id = ConversationId::new("monday");
-/// store.save(&id, &Change::at(0).with_messages([Message::user("Good morning")])).await?;
+/// store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
 /// assert_eq!(store.load(&id, 10).await?.end, 1);
 /// # Ok(())
 /// # }

@@ -29,7 +29,7 @@ pub use memory::KeyValueMemory;
 /// ```
 /// # use std::collections::BTreeMap;
 /// # use std::sync::Mutex;
-/// # use levity_core::{Change, ConversationId, MemoryError, MemoryStore, Message};
+/// # use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryStore, Message};
 /// # use levity_memory::{KeyValueMemory, KeyValueStore, Version, Versioned};
 /// #[derive(Default)]
 /// struct Map(Mutex<(u64, BTreeMap<String, Versioned>)>);
@@ -63,7 +63,7 @@ pub use memory::KeyValueMemory;
 /// # async fn main() -> Result<(), MemoryError> {
 /// let memory = KeyValueMemory::new(Map::default());
 /// let id = ConversationId::new("monday");
-/// memory.save(&id, &Change::at(0).with_messages([Message::user("Good morning")])).await?;
+/// memory.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
 /// assert_eq!(memory.load(&id, 10).await?.messages[0].text(), "Good morning");
 /// # Ok(())
 /// # }

@@ -40,7 +40,7 @@ const IN_VAIN: u32 = 10;
 /// `VACUUM`. It needs a tokio runtime, and a file system with locks. `docs/memory.md` describes the tables.
 ///
 /// ```
-/// # use levity_core::{Change, ConversationId, MemoryStore, Message};
+/// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
 /// # use levity_memory::SqliteMemory;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), levity_core::MemoryError> {
@@ -48,7 +48,7 @@ const IN_VAIN: u32 = 10;
 /// # let path = dir.path().join("memory.db");
 /// let store = SqliteMemory::new(&path)?;
 /// let id = ConversationId::new("monday");
-/// store.save(&id, &Change::at(0).with_messages([Message::user("Good morning")])).await?;
+/// store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Good morning")])).await?;
 /// assert_eq!(SqliteMemory::new(&path)?.load(&id, 10).await?.end, 1);
 /// # Ok(())
 /// # }

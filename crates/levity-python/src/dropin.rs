@@ -34,7 +34,7 @@ pub struct PythonFileTools {
 impl fmt::Debug for PythonFileTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.spec().name).collect();
-        f.debug_struct("FileTools").field("tools", &names).field("warnings", &self.warnings).finish()
+        f.debug_struct("PythonFileTools").field("tools", &names).field("warnings", &self.warnings).finish()
     }
 }
 

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use levity_python::Limits;
-/// let limits = Limits::new().time(Duration::from_secs(1)).calls(10);
-/// assert_eq!(limits.memory, Limits::DEFAULT_MEMORY);
+/// # use levity_python::ProgramLimits;
+/// let limits = ProgramLimits::new().time(Duration::from_secs(1)).calls(10);
+/// assert_eq!(limits.memory, ProgramLimits::DEFAULT_MEMORY);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

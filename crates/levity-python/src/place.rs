@@ -30,7 +30,7 @@ pub enum Isolation {
     Thread,
 }
 
-/// How many bytes of stack the interpreter has: enough for [`MOST_RECURSION`](crate::Limits::MOST_RECURSION).
+/// How many bytes of stack the interpreter has: enough for [`MOST_RECURSION`](crate::ProgramLimits::MOST_RECURSION).
 pub(crate) const STACK: usize = 256 << 20;
 /// How many programs a worker runs before another takes its place.
 const MAX_JOBS: usize = 1_000;

@@ -24,7 +24,7 @@ use crate::runtime::Runtime;
 /// # use async_trait::async_trait;
 /// # use levity_core::{
 /// #     Child, ChildRun, Effect, EffectCx, Ending, Eventual, Executor, Input, Limits, Machine, MachineKind, Outcome, PrepareCx, Prepared,
-/// #     Status, Step, ToolError,
+/// #     Status, MachineOutput, ToolError,
 /// # };
 /// # use serde_json::{Value, json};
 /// use levity_core::{Error, Reached};
@@ -42,7 +42,7 @@ use crate::runtime::Runtime;
 /// #     fn save(&self) -> Value {
 /// #         json!((&self.0, &self.1))
 /// #     }
-/// #     fn apply(&mut self, _: Input, _: &mut Step) {
+/// #     fn apply(&mut self, _: Input, _: &mut MachineOutput) {
 /// #         let mut ending = Ending::new(Status::Complete);
 /// #         ending.text = self.0.clone();
 /// #         self.1 = Some(ending);

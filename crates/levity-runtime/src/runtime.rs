@@ -538,7 +538,10 @@ impl<M> MachineRun<M> {
 
 impl<M> fmt::Debug for MachineRun<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job").field("id", &self.id).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("MachineRun")
+            .field("id", &self.id)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
@@ -628,6 +631,6 @@ impl<M> Drop for MachineRunHandle<M> {
 
 impl<M> fmt::Debug for MachineRunHandle<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JobHandle").field(&self.run).finish()
+        f.debug_tuple("MachineRunHandle").field(&self.run).finish()
     }
 }

@@ -24,11 +24,11 @@ impl Runtime {
     /// cancels it, says what came of a call. [`Control`](crate::Control) tells runs that it does drive.
     ///
     /// ```
-    /// # use levity_core::{Command, Post, RunId};
+    /// # use levity_core::{ControlCommand, RunRequest, RunId};
     /// # use levity_runtime::Runtime;
     /// # async fn cancel(runtime: Runtime) -> Result<(), levity_core::RuntimeError> {
     /// let reason = "no longer needed".to_owned();
-    /// runtime.tell(&RunId::new("monday"), Post::Command(Command::Cancel { reason })).await?;
+    /// runtime.tell(&RunId::new("monday"), RunRequest::ControlCommand(ControlCommand::Cancel { reason })).await?;
     /// # Ok(())
     /// # }
     /// ```

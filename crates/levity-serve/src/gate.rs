@@ -446,7 +446,7 @@ impl Drop for Noted {
 
 impl fmt::Debug for AccessControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate")
+        f.debug_struct("AccessControl")
             .field("token", &self.token)
             .field("tokens", &self.tokens)
             .field("hosts", &self.hosts)

@@ -3,13 +3,13 @@
 //! ```
 //! use levity_loop::Agent;
 //! use levity_serve::http::HttpApi;
-//! use levity_serve::{Gate, Listener, Runs, Token};
+//! use levity_serve::{AccessControl, Listener, Runs, Token};
 //! use levity_test::ScriptedModel;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
-//! let listener = Listener::bind("127.0.0.1:0", Gate::new(Token::generate()?)).await?;
+//! let listener = Listener::bind("127.0.0.1:0", AccessControl::new(Token::generate()?)).await?;
 //! println!("http://{}/v1", listener.address());
 //! let serving = HttpApi::new(Runs::new(agent)).serve(listener); // an agent, a swarm or a team
 //! # let _ = tokio::time::timeout(std::time::Duration::from_millis(1), serving).await;

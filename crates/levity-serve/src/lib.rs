@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use levity_loop::Agent;
-//! use levity_serve::{Order, Runs};
+//! use levity_serve::{NewRun, Runs};
 //! use levity_test::ScriptedModel;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
 //! let runs = Runs::new(agent);
-//! let run = runs.start(Order::new("What is the capital of France?"))?;
+//! let run = runs.start(NewRun::new("What is the capital of France?"))?;
 //! assert_eq!(run.outcome().await.ending().unwrap().text, "Paris.");
 //! # Ok(())
 //! # }

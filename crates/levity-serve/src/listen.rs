@@ -86,10 +86,10 @@ impl Default for ConnectionLimits {
 /// An address that is listened on, and who is let in.
 ///
 /// ```
-/// # use levity_serve::{Gate, Listener, Token};
+/// # use levity_serve::{AccessControl, Listener, Token};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> levity_serve::Result<()> {
-/// let listener = Listener::bind("127.0.0.1:0", Gate::new(Token::generate()?)).await?;
+/// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(Token::generate()?)).await?;
 /// println!("listening on {}", listener.address());
 /// # Ok(())
 /// # }

@@ -92,7 +92,7 @@ impl RunSetup {
 
 impl fmt::Debug for RunSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("RunSetup").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

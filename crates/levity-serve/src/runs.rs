@@ -35,14 +35,14 @@ pub(crate) use tell::Way;
 ///
 /// ```
 /// use levity_loop::Agent;
-/// use levity_serve::{Order, Runs};
+/// use levity_serve::{NewRun, Runs};
 /// use levity_test::ScriptedModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agent = Agent::builder(ScriptedModel::new().reply("Paris.")).build()?;
 /// let runs = Runs::new(agent);
-/// let run = runs.start(Order::new("What is the capital of France?"))?;
+/// let run = runs.start(NewRun::new("What is the capital of France?"))?;
 /// assert_eq!(run.outcome().await.ending().unwrap().text, "Paris.");
 /// # Ok(())
 /// # }
@@ -143,7 +143,7 @@ impl NewRun {
 /// Shows nothing of what is to be done.
 impl fmt::Debug for NewRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Order")
+        f.debug_struct("NewRun")
             .field("conversation", &self.conversation)
             .field("id", &self.id)
             .finish_non_exhaustive()

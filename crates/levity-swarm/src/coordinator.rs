@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use levity_core::{Error, Failure, Limit, MachineOutput as Wants, Result, Signal, Status, ToolSpec};
+use levity_core::{Error, Failure, Limit, MachineOutput, Result, Signal, Status, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -267,7 +267,7 @@ impl Coordinated {
     }
 
     /// Asks for the next move, and makes it.
-    fn go_on(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let progress =
             SwarmProgress { desk, base: self.work.base(), round: self.round, signals: &self.signals };
         let own = &mut self.own;
@@ -285,7 +285,7 @@ impl Coordinated {
         }
     }
 
-    fn take_on(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut Wants) {
+    fn take_on(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= MAX_ROUNDS {
             return self.fail(&format!("there is no answer after {MAX_ROUNDS} rounds"), desk);
         }
@@ -299,7 +299,7 @@ impl Coordinated {
         self.pump(desk, wants);
     }
 
-    fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.work.pump(false, desk, wants) {
             self.round = self.round.saturating_add(1);
             self.work.end_round(desk);
@@ -314,11 +314,11 @@ impl Coordinated {
 }
 
 impl Play for Coordinated {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.go_on(desk, wants);
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let Duty::Work(seat) = duty else { return };
         if let Some((place, signals)) = self.work.worked(seat as usize, came, desk, wants) {
             self.signals.insert(place, signals);
@@ -326,7 +326,7 @@ impl Play for Coordinated {
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if desk.near.is_some() && !self.work.is_settled() {
             self.pump(desk, wants);
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Limits, MachineOutput as Wants, Message, Signal};
+use levity_core::{Limits, MachineOutput, Message, Signal};
 use levity_graph::{Edges, Schedule};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -262,7 +262,7 @@ impl Crew {
         at: usize,
         task: String,
         desk: &mut Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         let work = self.work(places, at, task, desk);
         let Some(seat) = self.seats.get_mut(at) else { return };
@@ -295,7 +295,7 @@ impl Crew {
         at: usize,
         came: Came,
         desk: &mut Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) -> Option<Heard> {
         let seat = self.seats.get_mut(at).filter(|seat| seat.running)?;
         seat.running = false;
@@ -316,7 +316,7 @@ impl Crew {
         Some(Heard { by, then, text: came.text, signals: came.signals, said })
     }
 
-    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut Wants) -> FailureAction {
+    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut MachineOutput) -> FailureAction {
         let seat = &mut self.seats[at];
         let then = effort::then(&seat.worker, seat.tried, &seat.before, &why, desk);
         let (worker, error) = (seat.worker.clone(), why.error.clone());
@@ -348,7 +348,7 @@ impl Crew {
     }
 
     /// One is not begun.
-    pub(crate) fn skip(&mut self, at: usize, why: String, desk: &mut Desk, wants: &mut Wants) {
+    pub(crate) fn skip(&mut self, at: usize, why: String, desk: &mut Desk, wants: &mut MachineOutput) {
         let report = &mut desk.reports[self.base + at];
         (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
         let id = report.id.clone();
@@ -358,7 +358,7 @@ impl Crew {
     }
 
     /// What has not begun, or was to be tried again, is left: a limit is near.
-    pub(crate) fn skip_rest(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(crate) fn skip_rest(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let Some(limit) = desk.near else { return };
         for at in 0..self.seats.len() {
             if desk.reports[self.base + at].status == ReportStatus::Waiting {
@@ -380,7 +380,7 @@ impl Crew {
     }
 
     /// Puts on the bus what was said, in the order of the workers, whoever was faster.
-    pub(crate) fn flush(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(crate) fn flush(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         while let Some(seat) = self.seats.get_mut(self.head) {
             for draft in std::mem::take(&mut seat.letters) {
                 self.notes.add(&draft);

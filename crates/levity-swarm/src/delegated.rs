@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Limit, MachineOutput as Wants, Signal};
+use levity_core::{Limit, MachineOutput, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::bus::{MessageKind, NewMessage, Recipient};
@@ -86,7 +86,7 @@ impl Delegated {
         order: Order,
         mut again: BTreeMap<Arc<str>, Arc<str>>,
         desk: &mut Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         let base = self.jobs.len();
         let Order { order, needs, earlier } = order;
@@ -111,7 +111,7 @@ impl Delegated {
     }
 
     /// Begins what may begin. Returns whether the round is over. One call of a model can be kept for whoever makes the answer.
-    pub(crate) fn pump(&mut self, keeps_call: bool, desk: &mut Desk, wants: &mut Wants) -> bool {
+    pub(crate) fn pump(&mut self, keeps_call: bool, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
         while self.crew.has_room(desk) {
             if keeps_call && self.crew.has_ready() {
                 self.keep_a_call(desk);
@@ -133,7 +133,7 @@ impl Delegated {
     }
 
     /// Begins a delegation, unless something that it depends on is not done.
-    fn begin(&mut self, seat: usize, desk: &mut Desk, wants: &mut Wants) {
+    fn begin(&mut self, seat: usize, desk: &mut Desk, wants: &mut MachineOutput) {
         let at = self.base() + seat;
         let missing = self.jobs[at].needs.iter().find(|need| !desk.reports[**need].is_done());
         if let Some(missing) = missing {
@@ -157,7 +157,7 @@ impl Delegated {
         seat: usize,
         came: Came,
         desk: &mut Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) -> Option<(usize, Vec<Signal>)> {
         let heard = self.crew.came(seat, came, desk, wants)?;
         let place = self.base() + seat;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use levity_core::text::{clipped, head};
 use levity_core::{
-    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput as Wants,
-    Message, Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
+    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput, Message,
+    Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -188,7 +188,13 @@ impl Desk {
     }
 
     /// Has somebody work.
-    pub(crate) fn want(&mut self, who: &Arc<str>, work: &Work, duty: Duty, wants: &mut Wants) -> EffectId {
+    pub(crate) fn want(
+        &mut self,
+        who: &Arc<str>,
+        work: &Work,
+        duty: Duty,
+        wants: &mut MachineOutput,
+    ) -> EffectId {
         let id = EffectId::new(self.next);
         self.next += 1;
         self.under_way.insert(id, duty);
@@ -197,14 +203,14 @@ impl Desk {
         id
     }
 
-    pub(crate) fn tell(&self, wants: &mut Wants, notice: impl FnOnce() -> SwarmNotice) {
+    pub(crate) fn tell(&self, wants: &mut MachineOutput, notice: impl FnOnce() -> SwarmNotice) {
         if wants.is_watched() {
             wants.tell(notice().into_event());
         }
     }
 
     /// Puts a message on the bus.
-    pub(crate) fn post(&mut self, draft: NewMessage, wants: &mut Wants) {
+    pub(crate) fn post(&mut self, draft: NewMessage, wants: &mut MachineOutput) {
         let message = self.bus.post(draft, wants.at(), &self.run);
         if wants.is_watched() {
             wants.tell(SwarmNotice::Message(message.clone()).into_event());
@@ -212,7 +218,7 @@ impl Desk {
     }
 
     /// An attempt at what a report is of has begun.
-    pub(crate) fn began(&mut self, at: usize, worker: Arc<str>, effect: EffectId, wants: &mut Wants) {
+    pub(crate) fn began(&mut self, at: usize, worker: Arc<str>, effect: EffectId, wants: &mut MachineOutput) {
         let report = &mut self.reports[at];
         report.status = ReportStatus::Running;
         report.attempts = report.attempts.saturating_add(1);
@@ -230,7 +236,7 @@ impl Desk {
     }
 
     /// What a report is of is done.
-    pub(crate) fn done(&mut self, at: usize, wants: &mut Wants) {
+    pub(crate) fn done(&mut self, at: usize, wants: &mut MachineOutput) {
         let report = &mut self.reports[at];
         (report.status, report.error) = (ReportStatus::Done, None);
         let (id, worker) = (report.id.clone(), report.worker.clone());
@@ -238,7 +244,7 @@ impl Desk {
     }
 
     /// What failed was to be tried again, and is not.
-    pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut Wants) {
+    pub(crate) fn leave(&mut self, at: usize, limit: Limit, wants: &mut MachineOutput) {
         let report = &mut self.reports[at];
         report.status = ReportStatus::Failed;
         let (id, worker) = (report.id.clone(), report.worker.clone());
@@ -277,7 +283,7 @@ impl Desk {
     }
 
     /// Gives the answer to the user, and ends the run.
-    pub(crate) fn answer(&mut self, from: impl Into<Arc<str>>, text: String, wants: &mut Wants) {
+    pub(crate) fn answer(&mut self, from: impl Into<Arc<str>>, text: String, wants: &mut MachineOutput) {
         self.post(NewMessage::new(from, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
         let status = self.answered();
         self.end(status, text, None);

@@ -27,7 +27,7 @@ pub(crate) use machine::Handing;
 ///
 /// ```
 /// use levity_loop::Agent;
-/// use levity_swarm::{Carry, Handoff, Swarm};
+/// use levity_swarm::{HandoffHistory, Handoff, Swarm};
 /// use levity_test::ScriptedModel;
 /// use serde_json::json;
 ///
@@ -35,7 +35,7 @@ pub(crate) use machine::Handing;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let desk = ScriptedModel::new().call("transfer_to", json!({"to": "pilot", "note": "It is about the tide."}));
 /// let pilot = ScriptedModel::new().reply("High water is at six.");
-/// let handoff = Handoff::starting_with("desk").to("desk", ["pilot"]).carry(Carry::Words).max_handoffs(4);
+/// let handoff = Handoff::starting_with("desk").to("desk", ["pilot"]).carry(HandoffHistory::Words).max_handoffs(4);
 /// let swarm = Swarm::builder(handoff)
 ///     .agent("desk", "Hears what callers want.", Agent::builder(desk).build()?)
 ///     .agent("pilot", "Knows tides and charts.", Agent::builder(pilot).build()?)
@@ -52,7 +52,7 @@ pub(crate) use machine::Handing;
 /// worker said and called, `transfer_to` included. What a worker is told when it takes over is for that leg only and does not
 /// stay: nobody has said it. Nor does what was said in an attempt that failed; its run has it. At most 2,000 messages and 8 MiB
 /// are kept; the oldest leave, and a mark says how many. The conversation is what workers remember: their
-/// [`Scope`](crate::Scope) makes no difference here.
+/// [`WorkerMemory`](crate::WorkerMemory) makes no difference here.
 ///
 /// [`SwarmInput::after`](crate::SwarmInput::after) goes on with whoever had the conversation last, who then sees all of it: a
 /// [`HandoffHistory`] is for what goes along when it is passed on.
@@ -60,7 +60,7 @@ pub(crate) use machine::Handing;
 /// # Loops and failures
 /// A worker may pass the conversation on to the same other [`max_repeats`](Self::max_repeats) times, and there are
 /// [`max_handoffs`](Self::max_handoffs) in all. Past that, and when a limit of the run is near, it is told so as
-/// [`Notice::LoopFound`](crate::Notice::LoopFound), and who has the conversation must answer, without the tool.
+/// [`SwarmNotice::LoopFound`](crate::SwarmNotice::LoopFound), and who has the conversation must answer, without the tool.
 ///
 /// A leg that fails is tried again as often as its worker [may](crate::Worker::retries); then who
 /// [stands in](crate::Worker::stand_in) for the worker has it; then it goes back to whoever had passed it on, who is told what
@@ -129,9 +129,9 @@ impl Handoff {
     /// What goes along when it is passed on to this worker.
     ///
     /// ```
-    /// use levity_swarm::{Carry, Handoff};
+    /// use levity_swarm::{HandoffHistory, Handoff};
     ///
-    /// let handoff = Handoff::starting_with("triage").carry(Carry::Words).carry_to("billing", Carry::Last(6));
+    /// let handoff = Handoff::starting_with("triage").carry(HandoffHistory::Words).carry_to("billing", HandoffHistory::Last(6));
     /// # let _ = handoff;
     /// ```
     #[must_use]

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ending, EventKind, Input, Machine, MachineKind, MachineOutput as Wants, Status};
+use levity_core::{Ending, EventKind, Input, Machine, MachineKind, MachineOutput, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,11 +46,11 @@ pub(crate) fn read_play<T: DeserializeOwned>(saved: &Value) -> Result<T, String>
 /// those are the desk's.
 pub(crate) trait Play: Send + Sync {
     /// The run begins.
-    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants);
+    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
     /// A piece of work has ended.
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants);
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput);
     /// The host has said something, or a limit is near; `desk` has it.
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants);
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
     /// The best that there is, when the run is ended now.
     fn so_far(&self, desk: &Desk) -> String;
     /// Returns its state.
@@ -131,7 +131,7 @@ impl SwarmMachine {
         self.desk.end(status, text, None);
     }
 
-    fn say(&mut self, text: &str, wants: &mut Wants) {
+    fn say(&mut self, text: &str, wants: &mut MachineOutput) {
         /// How many words of the host's are kept for those who begin later.
         const MOST_SAID: usize = 100;
         let content: Arc<str> = text.into();
@@ -144,7 +144,7 @@ impl SwarmMachine {
     }
 
     /// What comes before the beginning is looked at when it begins.
-    fn stir(&mut self, wants: &mut Wants) {
+    fn stir(&mut self, wants: &mut MachineOutput) {
         if self.begun {
             self.play.stirred(&mut self.desk, wants);
         }
@@ -166,7 +166,7 @@ impl Machine for SwarmMachine {
         state
     }
 
-    fn apply(&mut self, input: Input, wants: &mut Wants) {
+    fn apply(&mut self, input: Input, wants: &mut MachineOutput) {
         self.fed = true;
         if self.desk.ending.is_some() {
             return;

@@ -18,16 +18,16 @@ mod shared;
 /// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools and policies.
 ///
 /// ```
-/// use levity_swarm::{Ready, Router, Swarm};
+/// use levity_swarm::{ReadyWorkers, Router, Swarm};
 /// use levity_test::ScriptedModel;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let (fast, careful) = (ScriptedModel::new(), ScriptedModel::new());
-/// let ready = Ready::new(fast);
+/// let ready = ReadyWorkers::new(fast);
 /// let swarm = Swarm::builder(Router::keywords())
 ///     .worker(ready.researcher()?)
 ///     .worker(ready.coder()?)
-///     .worker(Ready::new(careful).reviewer()?)
+///     .worker(ReadyWorkers::new(careful).reviewer()?)
 ///     .build()?;
 /// assert_eq!(swarm.workers().collect::<Vec<_>>(), ["researcher", "coder", "reviewer"]);
 /// # Ok(())
@@ -251,7 +251,7 @@ impl fmt::Debug for ReadyWorkers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names =
             |role| self.tools_of(role).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>();
-        f.debug_struct("Ready")
+        f.debug_struct("ReadyWorkers")
             .field("researcher", &names(Role::Researcher))
             .field("coder", &names(Role::Coder))
             .field("reviewer", &names(Role::Reviewer))

@@ -23,7 +23,7 @@ pub(crate) const SYNTHESIZER: &str = "synthesizer";
 ///
 /// It is asked for a plan as JSON, which is checked before anything begins. One that cannot be read is mended; one that cannot be
 /// carried out is asked for once more, with what is wrong with it; after that the words of the goal decide. Each of these is told
-/// as a [`Notice`](crate::Notice).
+/// as a [`SwarmNotice`](crate::SwarmNotice).
 ///
 /// ```
 /// use levity_swarm::Router;

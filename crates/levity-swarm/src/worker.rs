@@ -12,14 +12,14 @@ use crate::swarm::Swarm;
 /// ```
 /// use std::time::Duration;
 /// use levity_loop::Agent;
-/// use levity_swarm::{Scope, Worker};
+/// use levity_swarm::{WorkerMemory, Worker};
 /// use levity_test::ScriptedModel;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agent = Agent::builder(ScriptedModel::new()).build()?;
 /// let worker = Worker::new("surveyor", "Measures land and draws maps.", agent)
 ///     .keywords(["map", "measure", "survey"])
-///     .memory(Scope::Run)
+///     .memory(WorkerMemory::Run)
 ///     .timeout(Duration::from_secs(60))
 ///     .retries(2);
 /// assert_eq!(worker.name(), "surveyor");

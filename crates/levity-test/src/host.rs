@@ -15,14 +15,14 @@ use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, Run
 /// [open](Self::open); [`finish`](Self::finish) says what came of one. [`crash`](Self::crash) goes on with the records alone.
 ///
 /// ```
-/// # use levity_core::{Effect, EffectId, Ending, Input, Machine, MachineKind, Outcome, Status, Step, Wait};
+/// # use levity_core::{Effect, EffectId, Ending, Input, Machine, MachineKind, Outcome, Status, MachineOutput, Wait};
 /// # use levity_test::ManualHost;
 /// # #[derive(Default)]
 /// # struct Naps(Option<Ending>);
 /// # impl Machine for Naps {
 /// #     fn kind(&self) -> MachineKind { MachineKind::new("naps", 1) }
 /// #     fn save(&self) -> serde_json::Value { serde_json::Value::Null }
-/// #     fn apply(&mut self, input: Input, step: &mut Step) {
+/// #     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
 /// #         match input {
 /// #             Input::Begin { .. } => step.want(EffectId::new(0), Effect::Wait(Wait::new(std::time::Duration::from_secs(60)))),
 /// #             _ => self.0 = Some(Ending::new(Status::Complete)),

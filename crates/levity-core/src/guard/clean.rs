@@ -14,8 +14,8 @@ impl GuardSubject {
     ///
     /// ```
     /// # use std::sync::Arc;
-    /// # use levity_core::{Message, Secrets, Subject};
-    /// let said = Subject::Input(Arc::new(Message::user("my password=hunter2")));
+    /// # use levity_core::{Message, Secrets, GuardSubject};
+    /// let said = GuardSubject::Input(Arc::new(Message::user("my password=hunter2")));
     /// assert_eq!(said.without(&Secrets::new()).unwrap().text(), "my password=[secret: password]");
     /// ```
     pub fn without(&self, secrets: &Secrets) -> Option<Self> {

@@ -63,12 +63,12 @@ impl Catalogue {
     ///
     /// ```
     /// # use levity_core::ToolOutput;
-    /// # use levity_dag::{AgentPart, Catalogue, Entry, Parts};
+    /// # use levity_dag::{AgentPart, Catalogue, CatalogEntry, AgentParts};
     /// # use levity_test::{RecordingTool, ScriptedModel};
     /// let tool = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
-    /// let parts = Parts::new(ScriptedModel::new()).tool(tool);
+    /// let parts = AgentParts::new(ScriptedModel::new()).tool(tool);
     /// assert_eq!(Catalogue::defaults().unused(&parts), [], "the Coder has all tools");
-    /// let alone = Catalogue::empty().with(Entry::new("Poet", "Write poems."));
+    /// let alone = Catalogue::empty().with(CatalogEntry::new("Poet", "Write poems."));
     /// assert_eq!(alone.unused(&parts), [AgentPart::Tool("weather".into())]);
     /// ```
     pub fn unused(&self, parts: &AgentParts) -> Vec<AgentPart> {

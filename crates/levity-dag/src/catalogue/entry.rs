@@ -10,9 +10,9 @@ use crate::step::Budget;
 /// An agent as the catalogue knows it.
 ///
 /// ```
-/// use levity_dag::{Catalogue, Entry};
+/// use levity_dag::{Catalogue, CatalogEntry};
 ///
-/// let translator = Entry::new("Translator", "Translate the text into the language that the task names.")
+/// let translator = CatalogEntry::new("Translator", "Translate the text into the language that the task names.")
 ///     .description("Translates texts")
 ///     .max_turns(3);
 /// let agents = Catalogue::defaults().with(translator);
@@ -210,7 +210,7 @@ impl CatalogEntry {
 impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let models: Vec<_> = self.models.iter().map(|name| bare_model_name(name)).collect();
-        f.debug_struct("Entry")
+        f.debug_struct("CatalogEntry")
             .field("name", &self.name)
             .field("models", &models)
             .field("servers", &self.servers)

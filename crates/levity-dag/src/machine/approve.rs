@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Ask, Decision, Effect, EffectId, MachineOutput as Wants, Outcome, Status, ToolCall};
+use levity_core::{Ask, Decision, Effect, EffectId, MachineOutput, Outcome, Status, ToolCall};
 use serde_json::{Value, json};
 
 use super::plan::Read;
@@ -17,7 +17,7 @@ const MOST_EDITS: u32 = 10;
 
 impl GraphMachine {
     /// Takes a plan on, or asks a person first.
-    pub(super) fn consider(&mut self, draft: Draft, wants: &mut Wants) {
+    pub(super) fn consider(&mut self, draft: Draft, wants: &mut MachineOutput) {
         if !self.start.settings.approve {
             return self.adopt(draft, wants);
         }
@@ -28,7 +28,7 @@ impl GraphMachine {
         self.propose(proposal, wants);
     }
 
-    fn propose(&mut self, proposal: Proposal, wants: &mut Wants) {
+    fn propose(&mut self, proposal: Proposal, wants: &mut MachineOutput) {
         let reason = match &proposal {
             Proposal::Change(_) => "a step failed, and the plan is to be changed",
             Proposal::Plan(_) => "this plan is to be carried out",
@@ -40,7 +40,7 @@ impl GraphMachine {
         self.want(Effect::Ask(ask), Doing::Approve, wants);
     }
 
-    pub(super) fn approved(&mut self, outcome: Outcome, wants: &mut Wants) {
+    pub(super) fn approved(&mut self, outcome: Outcome, wants: &mut MachineOutput) {
         let proposal = self.now.planning.as_mut().and_then(|planning| planning.proposal.take());
         let Some(proposal) = proposal else { return };
         match outcome {
@@ -58,7 +58,7 @@ impl GraphMachine {
     }
 
     /// A person agrees. Steps may have begun in the meantime, so a change is checked once more.
-    fn allowed(&mut self, proposal: Proposal, wants: &mut Wants) {
+    fn allowed(&mut self, proposal: Proposal, wants: &mut MachineOutput) {
         let failed = self.now.planning.as_ref().map(|planning| &*planning.failed).unwrap_or_default();
         let graph = match (&proposal, &self.steps) {
             (Proposal::Change(diff), Some(steps)) => self.changed(steps, failed, diff),
@@ -78,7 +78,7 @@ impl GraphMachine {
     }
 
     /// A person has put another plan, or another change, in the place of the planner's.
-    fn edited(&mut self, proposal: Proposal, args: &Value, wants: &mut Wants) {
+    fn edited(&mut self, proposal: Proposal, args: &Value, wants: &mut MachineOutput) {
         let text = args.to_string();
         let failed = self.now.planning.as_ref().map(|planning| planning.failed.clone()).unwrap_or_default();
         let read = match (&proposal, &self.steps) {
@@ -104,7 +104,7 @@ impl GraphMachine {
         }
     }
 
-    fn refused(&mut self, reason: &str, wants: &mut Wants) {
+    fn refused(&mut self, reason: &str, wants: &mut MachineOutput) {
         let replan = self.now.planning.as_ref().map_or(0, |planning| planning.replan);
         match replan {
             0 => self.stop(Status::Cancelled { reason: format!("the plan was refused: {reason}") }),

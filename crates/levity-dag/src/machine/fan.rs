@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use levity_core::MachineOutput as Wants;
+use levity_core::MachineOutput;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -101,7 +101,7 @@ impl Fan {
 
 impl GraphMachine {
     /// Begins the next element of a step's list.
-    pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut Wants) {
+    pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut MachineOutput) {
         if !self.now.works.contains_key(&at) && !self.open_list(at, fan_out, wants) {
             return;
         }
@@ -126,7 +126,7 @@ impl GraphMachine {
     }
 
     /// Reads the list; whether it is one.
-    fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut Wants) -> bool {
+    fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut MachineOutput) -> bool {
         self.mark_running(at);
         let list = self.steps.as_ref().and_then(|steps| steps.read(&fan_out.over, Some(at)));
         let problem = match &list {
@@ -151,11 +151,17 @@ impl GraphMachine {
         true
     }
 
-    pub(super) fn item_done(&mut self, at: u32, item: u32, written: Vec<WrittenVariable>, wants: &mut Wants) {
+    pub(super) fn item_done(
+        &mut self,
+        at: u32,
+        item: u32,
+        written: Vec<WrittenVariable>,
+        wants: &mut MachineOutput,
+    ) {
         self.item_settled(at, item, Ok(written), wants);
     }
 
-    pub(super) fn item_failed(&mut self, at: u32, item: u32, failed: Failed, wants: &mut Wants) {
+    pub(super) fn item_failed(&mut self, at: u32, item: u32, failed: Failed, wants: &mut MachineOutput) {
         self.item_settled(at, item, Err(failed), wants);
     }
 
@@ -164,7 +170,7 @@ impl GraphMachine {
         at: u32,
         item: u32,
         result: Result<Vec<WrittenVariable>, Failed>,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
         let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
@@ -193,7 +199,7 @@ impl GraphMachine {
     }
 
     /// Every element is settled, or left out.
-    fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut Wants) {
+    fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut MachineOutput) {
         let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         if !fan.is_over() {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, EffectId, MachineOutput as Wants, Money, Outcome, Stats,
-    ToolCall, ToolRun, Usage, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, MachineOutput, Money, Outcome, Stats, ToolCall,
+    ToolRun, Usage, Wait,
 };
 use levity_graph::{Next, Remedy, after_failure};
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub(super) struct Attempt {
 
 impl GraphMachine {
     /// Begins a step whose inputs are ready, or one more element of its list.
-    pub(super) fn begin_step(&mut self, at: u32, wants: &mut Wants) {
+    pub(super) fn begin_step(&mut self, at: u32, wants: &mut MachineOutput) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
         if let Some(fan_out) = step.fan_out() {
             return self.begin_item(at, &step, fan_out, wants);
@@ -86,7 +86,7 @@ impl GraphMachine {
     }
 
     /// Begins an attempt, or the next round of one.
-    pub(super) fn perform(&mut self, place: Place, wants: &mut Wants) {
+    pub(super) fn perform(&mut self, place: Place, wants: &mut MachineOutput) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
         let inputs = self.inputs(&step, place);
         let Some(attempt) = self.attempt(place) else { return };
@@ -223,7 +223,7 @@ impl GraphMachine {
     }
 
     /// Takes in what came of a step's effect.
-    pub(super) fn performed(&mut self, place: Place, outcome: Outcome, wants: &mut Wants) {
+    pub(super) fn performed(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
         self.running -= 1;
         match self.gave(place, outcome) {
             Ok(Some(output)) => self.take_output(place, output, wants),
@@ -281,7 +281,7 @@ impl GraphMachine {
     }
 
     /// Asks a person whether a step's tool may be called.
-    fn ask_permission(&mut self, place: Place, wants: &mut Wants) {
+    fn ask_permission(&mut self, place: Place, wants: &mut MachineOutput) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
         let name = self.rules.known.performer(&step.agent).map_or(&step.agent, |(name, _)| name);
         let call = self.call(&step, name, self.inputs(&step, place), false);
@@ -294,7 +294,7 @@ impl GraphMachine {
         Self::tell(wants, || PlanNotice::StepAsked { step: step.id.clone(), effect });
     }
 
-    pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut Wants) {
+    pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
         self.running -= 1;
         let Some(mut call) = self.attempt(place).and_then(|attempt| attempt.call.take()) else { return };
         match outcome {
@@ -318,7 +318,7 @@ impl GraphMachine {
     }
 
     /// An attempt failed: another follows, or the step has failed.
-    pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut Wants) {
+    pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut MachineOutput) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
         let retry = step.tries();
         let near = self.now.near.is_some();
@@ -354,7 +354,7 @@ impl GraphMachine {
     }
 
     /// A step has failed for good.
-    pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut Wants) {
+    pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut MachineOutput) {
         let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
         let id = self.id(at);
         Self::tell(wants, || PlanNotice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
@@ -384,7 +384,7 @@ impl GraphMachine {
         place: Place,
         written: Vec<WrittenVariable>,
         output: Value,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         self.count_attempts(place);
         match place.item {
@@ -399,7 +399,7 @@ impl GraphMachine {
         at: u32,
         written: Vec<WrittenVariable>,
         output: Value,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
         let Some(steps) = &mut self.steps else { return };

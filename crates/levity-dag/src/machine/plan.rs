@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::text::{fenced, head};
-use levity_core::{ChildRun, Effect, EffectId, Finish, MachineOutput as Wants, Outcome, ToolCall, ToolRun};
+use levity_core::{ChildRun, Effect, EffectId, Finish, MachineOutput, Outcome, ToolCall, ToolRun};
 use levity_tools::Schema;
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ const MOST_PREVIOUS: usize = 20_000;
 
 impl GraphMachine {
     /// Looks at the files first, then makes the plan, then carries it out.
-    pub(super) fn begin(&mut self, wants: &mut Wants) {
+    pub(super) fn begin(&mut self, wants: &mut MachineOutput) {
         let files = self.start.files.clone().filter(|_| self.start.plan.is_none() && self.now.near.is_none());
         let (Some(files), Some(profiler)) = (files, self.rules.profiler.clone()) else {
             return self.begin_plan(wants);
@@ -51,7 +51,7 @@ impl GraphMachine {
     }
 
     /// What the agent made of the files. A failure costs nothing but that: the bare facts are still there.
-    pub(super) fn profiled(&mut self, outcome: Outcome, wants: &mut Wants) {
+    pub(super) fn profiled(&mut self, outcome: Outcome, wants: &mut MachineOutput) {
         if let Outcome::Child(ending) = outcome {
             self.add_up(ending.usage, &ending.stats);
             if ending.status.is_answer() {
@@ -63,7 +63,7 @@ impl GraphMachine {
         self.begin_plan(wants);
     }
 
-    fn begin_plan(&mut self, wants: &mut Wants) {
+    fn begin_plan(&mut self, wants: &mut MachineOutput) {
         match self.start.plan.clone() {
             Some(plan) => match self.checked.take().map_or_else(|| self.check(&plan), Ok) {
                 Ok(graph) => self.consider(Draft { diff: None, graph }, wants),
@@ -120,7 +120,7 @@ impl GraphMachine {
         Arc::new(plan)
     }
 
-    pub(super) fn ask_planner(&mut self, planning: Planning, wants: &mut Wants) {
+    pub(super) fn ask_planner(&mut self, planning: Planning, wants: &mut MachineOutput) {
         let (again, replan) = (planning.drafts.rejected(), planning.replan);
         let brief = self.brief(&planning);
         let effect = match &self.rules.planner {
@@ -138,7 +138,7 @@ impl GraphMachine {
         Self::tell(wants, || PlanNotice::Planning { effect, again, replan });
     }
 
-    pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut Wants) {
+    pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut MachineOutput) {
         let (text, finish) = match self.planner_gave(outcome) {
             Ok(gave) => gave,
             Err(why) => return self.no_plan(&format!("the planner failed: {why}"), wants),
@@ -206,7 +206,12 @@ impl GraphMachine {
     }
 
     /// The whole of a plan that takes several replies; nothing while the rest of it is asked for.
-    fn put_together(&mut self, text: String, finish: Option<&Finish>, wants: &mut Wants) -> Option<String> {
+    fn put_together(
+        &mut self,
+        text: String,
+        finish: Option<&Finish>,
+        wants: &mut MachineOutput,
+    ) -> Option<String> {
         let most = self.start.settings.pieces;
         if most <= 1 || !matches!(self.rules.planner, Some(PlannedBy::Agent(_))) {
             return Some(text);
@@ -284,7 +289,7 @@ impl GraphMachine {
     }
 
     /// Tells the planner what is wrong, as often as it may be told.
-    pub(super) fn reject(&mut self, faults: &Faults, text: &str, wants: &mut Wants) {
+    pub(super) fn reject(&mut self, faults: &Faults, text: &str, wants: &mut MachineOutput) {
         let complaints: Vec<String> = faults.faults.iter().map(|fault| fault.message.clone()).collect();
         Self::tell(wants, || PlanNotice::Rejected { faults: complaints.clone() });
         let mut planning = self.now.planning.take().unwrap_or_default();
@@ -300,7 +305,7 @@ impl GraphMachine {
     }
 
     /// No plan, or no change of it, is to be had.
-    pub(super) fn no_plan(&mut self, why: &str, wants: &mut Wants) {
+    pub(super) fn no_plan(&mut self, why: &str, wants: &mut MachineOutput) {
         let planning = self.now.planning.take().unwrap_or_default();
         if planning.replan == 0 {
             return self.stop(unreached(why));
@@ -313,7 +318,7 @@ impl GraphMachine {
     }
 
     /// Goes by a plan from now on.
-    pub(super) fn adopt(&mut self, draft: Draft, wants: &mut Wants) {
+    pub(super) fn adopt(&mut self, draft: Draft, wants: &mut MachineOutput) {
         let planning = self.now.planning.take().unwrap_or_default();
         self.learn_schemas(draft.graph.plan());
         let skipped = match (draft.diff, self.steps.take()) {
@@ -363,12 +368,12 @@ impl GraphMachine {
         self.now.again.iter_mut().for_each(|place| place.at = new(place.at));
     }
 
-    fn tell_planned(&self, graph: &Graph, wants: &mut Wants) {
+    fn tell_planned(&self, graph: &Graph, wants: &mut MachineOutput) {
         Self::tell(wants, || PlanNotice::Planned { plan: graph.plan().clone(), edges: edges(graph) });
         seed::tell(&self.start.done, graph, wants);
     }
 
-    fn tell_changed(&self, replan: u32, diff: Diff, graph: &Graph, wants: &mut Wants) {
+    fn tell_changed(&self, replan: u32, diff: Diff, graph: &Graph, wants: &mut MachineOutput) {
         let diff = Arc::new(diff);
         Self::tell(wants, || PlanNotice::Replanned {
             replan,
@@ -384,7 +389,7 @@ impl GraphMachine {
     }
 
     /// Has the planner look for another way, unless it does so already.
-    pub(super) fn replan_if_needed(&mut self, wants: &mut Wants) {
+    pub(super) fn replan_if_needed(&mut self, wants: &mut MachineOutput) {
         let Some(steps) = self.steps.as_ref().filter(|_| self.now.planning.is_none()) else { return };
         let failed: Vec<StepId> = steps.schedule.held().map(|at| self.id(at)).collect();
         if failed.is_empty() {
@@ -406,7 +411,7 @@ impl GraphMachine {
     }
 
     /// Without a planner, work that a judge sends back is done again: of several judges, that of the first.
-    fn redo(&mut self, mut planning: Planning, wants: &mut Wants) {
+    fn redo(&mut self, mut planning: Planning, wants: &mut MachineOutput) {
         let made = self.steps.as_ref().and_then(|steps| {
             let judge = planning.failed.iter().find_map(|id| self.rejection(steps, id))?;
             let diff = Diff::redo(steps.graph(), &judge.0, &judge.1, &judge.2);

@@ -1,7 +1,7 @@
 //! What is made of what a step gave: variables, code to run, another round, a verdict.
 
 use levity_core::text::{chain, fenced, head};
-use levity_core::{MachineOutput as Wants, Outcome, Status};
+use levity_core::{MachineOutput, Outcome, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -88,7 +88,7 @@ pub(super) fn read_output(text: String) -> Value {
 
 impl GraphMachine {
     /// Makes the most of what an attempt gave.
-    pub(super) fn take_output(&mut self, place: Place, output: Value, wants: &mut Wants) {
+    pub(super) fn take_output(&mut self, place: Place, output: Value, wants: &mut MachineOutput) {
         let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
         if !step.variants().is_empty() {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
@@ -105,7 +105,7 @@ impl GraphMachine {
     }
 
     /// An agent has another round, if it asks for one; all else is taken for what it is.
-    fn end_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut Wants) {
+    fn end_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
         let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
         if who.is_some_and(is_agent) && output.get("call_self").is_some_and(is_true) {
             return self.next_round(place, step, output, wants);
@@ -114,7 +114,7 @@ impl GraphMachine {
     }
 
     /// A judge's verdict counts, and then what the step wrote.
-    fn take_answer(&mut self, place: Place, step: &Step, output: Value, wants: &mut Wants) {
+    fn take_answer(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
         let who = self.rules.known.performer(&step.agent).map(|(_, who)| who);
         if who.is_some_and(|who| is_agent(who) && who.judges) {
             match self.judge(place, step, &output, wants) {
@@ -133,7 +133,14 @@ impl GraphMachine {
     }
 
     /// Runs the code that an agent wrote, with what it was given and what it gave as variables.
-    fn run_code(&mut self, place: Place, step: &Step, variants: &[String], output: Value, wants: &mut Wants) {
+    fn run_code(
+        &mut self,
+        place: Place,
+        step: &Step,
+        variants: &[String],
+        output: Value,
+        wants: &mut MachineOutput,
+    ) {
         let mut inputs = self.inputs(step, place);
         if let Value::Object(object) = &output {
             let own = object.iter().filter(|(name, _)| !CODE.contains(&name.as_str()));
@@ -153,7 +160,13 @@ impl GraphMachine {
     }
 
     /// Takes in what came of an agent's code; when it failed, the agent is told.
-    pub(super) fn ran_code(&mut self, place: Place, mut output: Value, outcome: Outcome, wants: &mut Wants) {
+    pub(super) fn ran_code(
+        &mut self,
+        place: Place,
+        mut output: Value,
+        outcome: Outcome,
+        wants: &mut MachineOutput,
+    ) {
         self.running -= 1;
         let result = match outcome {
             Outcome::Child(ending) => {
@@ -185,7 +198,7 @@ impl GraphMachine {
     }
 
     /// The agent asks for another round.
-    fn next_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut Wants) {
+    fn next_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
         let next = output.get("next_instruction").or_else(|| output.get("iteration_context"));
         let next =
             next.map_or_else(|| "Go on from there, and finish.".to_owned(), |next| clipped(next, 20_000));
@@ -204,7 +217,7 @@ impl GraphMachine {
     }
 
     /// Finds the variables that a step writes in what it gave.
-    fn extract(&mut self, place: Place, step: &Step, output: Value, wants: &mut Wants) {
+    fn extract(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
         match extract(step, &output, |name| self.schemas.get(name)) {
             Ok(written) => self.done(place, written, output, wants),
             Err(problem) => {
@@ -216,7 +229,7 @@ impl GraphMachine {
     }
 
     /// Tells an agent what is wrong with what it gave; what is not an agent's has failed.
-    fn complain(&mut self, place: Place, output: Value, next: String, why: &str, wants: &mut Wants) {
+    fn complain(&mut self, place: Place, output: Value, next: String, why: &str, wants: &mut MachineOutput) {
         let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
         let who = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, who)| who));
         let is_agent = who.is_some_and(is_agent);
@@ -233,7 +246,7 @@ impl GraphMachine {
     }
 
     /// Reads a verdict.
-    fn judge(&mut self, place: Place, step: &Step, output: &Value, wants: &mut Wants) -> Judged {
+    fn judge(&mut self, place: Place, step: &Step, output: &Value, wants: &mut MachineOutput) -> Judged {
         let Some((passed, said)) = verdict(output, step) else { return Judged::Unclear };
         let issues = texts(said.get("issues").or_else(|| output.get("issues")));
         let id = step.id.clone();

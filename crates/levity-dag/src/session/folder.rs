@@ -14,9 +14,9 @@ use super::{Session, date};
 /// A folder of sessions: `YYYY/MM/DD/session_<id>.json`, by the day on which the run began, in UTC.
 ///
 /// ```
-/// # use levity_dag::Sessions;
+/// # use levity_dag::SessionFolder;
 /// # async fn doc() -> Result<(), levity_dag::SessionError> {
-/// let sessions = Sessions::open("sessions");
+/// let sessions = SessionFolder::open("sessions");
 /// for found in sessions.list(&Default::default()).await? {
 ///     println!("{} {}: {}", found.id, found.status, found.query);
 /// }
@@ -248,7 +248,7 @@ impl SessionFolder {
 
 impl fmt::Debug for SessionFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions")
+        f.debug_struct("SessionFolder")
             .field("dir", &self.dir)
             .field("max_bytes", &self.max_bytes)
             .finish_non_exhaustive()

@@ -20,9 +20,9 @@ use crate::notice::PlanNotice;
 ///
 /// ```
 /// # use levity_core::{Event, RunId};
-/// # use levity_dag::{SessionError, Sessions};
+/// # use levity_dag::{SessionError, SessionFolder};
 /// # async fn doc(events: Vec<Event>) -> Result<(), std::sync::Arc<SessionError>> {
-/// let writer = Sessions::open("sessions").writer(&RunId::new("r"));
+/// let writer = SessionFolder::open("sessions").writer(&RunId::new("r"));
 /// for event in &events {
 ///     writer.apply(event);
 /// }

@@ -58,7 +58,7 @@ impl TeamBuilder {
         self
     }
 
-    /// Adds an agent. One named `Planner` makes the plans and does no steps; one named `Distiller` looks at files before a
+    /// Adds an agent. One named `TeamPlanner` makes the plans and does no steps; one named `Distiller` looks at files before a
     /// plan is made; what one named `QA` says are verdicts.
     pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         let name = name.into();

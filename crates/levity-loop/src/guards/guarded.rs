@@ -26,7 +26,7 @@ use super::{Guards, WhenGuardFails, name};
 /// ```
 /// # use async_trait::async_trait;
 /// # use levity_core::{
-/// #     Child, ChildRun, Effect, EffectCx, EffectId, Eventual, Executor, Live, Outcome, PrepareCx, Prepared, RunId,
+/// #     Child, ChildRun, Effect, EffectCx, EffectId, Eventual, Executor, LiveEvents, Outcome, PrepareCx, Prepared, RunId,
 /// #     Secrets, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
 /// # };
 /// use levity_loop::{Guarded, SecretGuard};
@@ -53,7 +53,7 @@ use super::{Guards, WhenGuardFails, name};
 /// let guard = SecretGuard::new().secrets(Secrets::new().known("correct horse"));
 /// let executor = Guarded::new(Answers).guard(guard);
 /// # let effect = Effect::Tool(ToolRun::new(ToolCall::new("c1", "ask", json!({}))));
-/// # let cx = EffectCx::new(RunId::new("r"), EffectId::new(0), Live::default());
+/// # let cx = EffectCx::new(RunId::new("r"), EffectId::new(0), LiveEvents::default());
 /// let Outcome::Tool(result) = executor.execute(effect, cx).await else { panic!("it is a tool") };
 /// assert_eq!(result.text(), "The word is [secret: known].");
 /// # }

@@ -16,7 +16,7 @@ const SHORT: u64 = 256;
 pub struct WindowFit {
     /// What is shown from now on. Its summary is still the old one.
     pub view: WindowView,
-    /// Whether it has no more tokens than it may; see [`Shown::fits`](crate::Shown::fits).
+    /// Whether it has no more tokens than it may; see [`WindowContents::fits`](crate::WindowContents::fits).
     pub fits: bool,
 }
 

@@ -32,7 +32,7 @@ use crate::runs::Runs;
 /// use levity_loop::Agent;
 /// use levity_sandbox::Workspace;
 /// use levity_serve::bridge::{BridgeClient, BridgeHost};
-/// use levity_serve::{Gate, Listener, Runs, Token};
+/// use levity_serve::{AccessControl, Listener, Runs, Token};
 /// use levity_test::ScriptedModel;
 /// use serde_json::json;
 ///
@@ -41,7 +41,7 @@ use crate::runs::Runs;
 /// # let folder = tempfile::tempdir()?;
 /// let host = BridgeHost::builder(Workspace::open(folder.path())?).build()?;
 /// let token = Token::generate()?;
-/// let listener = Listener::bind("127.0.0.1:0", Gate::new(token.clone())).await?;
+/// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
 /// let url = format!("ws://{}", listener.address());
 /// # let work = async {
 /// host.commander(Runs::new(Agent::builder(ScriptedModel::new().reply("Planned.")).build()?)).await?;

@@ -114,13 +114,13 @@ impl McpServer {
     /// ```
     /// use levity_core::CancelToken;
     /// use levity_serve::mcp::McpServer;
-    /// use levity_serve::{Gate, Listener, Token};
+    /// use levity_serve::{AccessControl, Listener, Token};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> levity_serve::Result<()> {
     /// let server = McpServer::builder("empty", "1.0").build()?;
     /// let token = Token::generate()?;
-    /// let listener = Listener::bind("127.0.0.1:0", Gate::new(token)).await?;
+    /// let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token)).await?;
     /// println!("http://{}/mcp", listener.address());
     /// # let stop = CancelToken::new();
     /// # stop.cancel();

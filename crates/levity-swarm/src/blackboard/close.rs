@@ -1,6 +1,6 @@
 //! How it is judged what stands on the board, and how it becomes the answer.
 
-use levity_core::{Failure, MachineOutput as Wants, Status};
+use levity_core::{Failure, MachineOutput, Status};
 
 use super::machine::Boarding;
 use crate::bus::{MessageKind, NewMessage, Recipient};
@@ -13,13 +13,13 @@ use crate::report::WorkerReport;
 
 impl Boarding {
     /// Has the judge say whether the goal is reached.
-    pub(super) fn ask(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn ask(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let work = self.blackboard.judge.work(self.judging(desk), false, desk);
         desk.want(&JUDGE.into(), &work, Duty::Lead, wants);
     }
 
     /// The judge has spoken. When it cannot be read or failed, the work goes on without it.
-    pub(super) fn judged(&mut self, came: &Came, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn judged(&mut self, came: &Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let complaint = match (read(&came.text).and_then(check), &came.result) {
             (Ok(verdict), _) => return self.found(&verdict, desk, wants),
             (Err(_), Err(why)) => why.error.clone(),
@@ -38,7 +38,7 @@ impl Boarding {
         self.go_on(desk, wants);
     }
 
-    fn found(&mut self, verdict: &Verdict, desk: &mut Desk, wants: &mut Wants) {
+    fn found(&mut self, verdict: &Verdict, desk: &mut Desk, wants: &mut MachineOutput) {
         let (round, words) = (self.round, verdict.words());
         let done = verdict.done == Some(true);
         desk.tell(wants, || SwarmNotice::Judged { round, done, reason: words.clone() });
@@ -55,7 +55,7 @@ impl Boarding {
     }
 
     /// Has the answer made of what stands on the board.
-    pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if !self.blackboard.judge.is_there() {
             return self.list_up(None, desk, wants);
         }
@@ -65,7 +65,7 @@ impl Boarding {
     }
 
     /// The answer was made, or what stands there must do.
-    pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
                 let text = format!("{}{}", came.text.trim_end(), not_done(&desk.reports));
@@ -78,7 +78,7 @@ impl Boarding {
         self.list_up(Some(why), desk, wants);
     }
 
-    fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut Wants) {
+    fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut MachineOutput) {
         let text = self.without(desk);
         if !self.board.is_empty() || desk.reports.iter().any(WorkerReport::is_done) {
             return desk.answer(JUDGE, text, wants);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::MachineOutput as Wants;
+use levity_core::MachineOutput;
 use levity_graph::Drafts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,7 +68,7 @@ impl Boarding {
     }
 
     /// Begins the next round, or has the answer made when there is none.
-    pub(super) fn go_on(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= self.blackboard.rounds || desk.near.is_some() {
             return self.close(desk, wants);
         }
@@ -95,7 +95,7 @@ impl Boarding {
     }
 
     /// Has those begin who may; when all are done, sees how it goes on.
-    fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.task(seat, desk);
@@ -106,7 +106,7 @@ impl Boarding {
         }
     }
 
-    fn worked(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn worked(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
         if let Some(writes) = self.writes.get_mut(seat) {
             writes::take(writes, &heard, desk);
@@ -118,7 +118,7 @@ impl Boarding {
         self.pump(desk, wants);
     }
 
-    fn round_over(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn round_over(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.working = false;
         let any = self.put_up(desk, wants);
         self.crew.rise(desk);
@@ -142,11 +142,11 @@ fn is_new(entry: &BoardEntry, worker: &Arc<str>, looked: u32) -> bool {
 }
 
 impl Play for Boarding {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.go_on(desk, wants);
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         match duty {
             Duty::Lead => self.judged(&came, desk, wants),
             Duty::Work(seat) => self.worked(seat as usize, came, desk, wants),
@@ -154,7 +154,7 @@ impl Play for Boarding {
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if desk.near.is_some() && self.working {
             self.pump(desk, wants);
         }

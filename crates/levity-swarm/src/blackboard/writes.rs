@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use levity_core::text::clipped;
-use levity_core::{MachineOutput as Wants, Signal};
+use levity_core::{MachineOutput, Signal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ fn read(by: &Arc<str>, signal: &Signal) -> Write {
 
 impl Boarding {
     /// Puts what was written on the board, in the order of the workers. Whether there was anything.
-    pub(super) fn put_up(&mut self, desk: &mut Desk, wants: &mut Wants) -> bool {
+    pub(super) fn put_up(&mut self, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
         self.refused.clear();
         let mut any = false;
         for write in std::mem::take(&mut self.writes).into_iter().flatten() {
@@ -63,7 +63,7 @@ impl Boarding {
         any
     }
 
-    fn put(&mut self, write: Write, desk: &mut Desk, wants: &mut Wants) -> bool {
+    fn put(&mut self, write: Write, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
         let Write { by, key, content } = write;
         let entry = match self.board.write(&key, &content, &by, self.round) {
             Ok(Some(entry)) => entry.clone(),

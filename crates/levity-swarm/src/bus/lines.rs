@@ -63,9 +63,9 @@ impl Bus {
     ///
     /// ```
     /// # use levity_core::{RunId, Timestamp};
-    /// # use levity_swarm::{Bus, Draft, MessageKind};
+    /// # use levity_swarm::{Bus, NewMessage, MessageKind};
     /// let mut bus = Bus::new();
-    /// let draft = Draft::new("coder", "*", MessageKind::Note, "Done.");
+    /// let draft = NewMessage::new("coder", "*", MessageKind::Note, "Done.");
     /// bus.post(draft, Timestamp::from_millis(5), &RunId::new("r1"));
     /// let mut lines = Vec::new();
     /// bus.write_json_lines(&mut lines)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{Failure, MachineOutput as Wants, Status};
+use levity_core::{Failure, MachineOutput, Status};
 use levity_graph::Drafts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl Debating {
     }
 
     /// Begins the next round, or has the judge decide when there is none.
-    fn go_on(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= self.debate.rounds || desk.near.is_some() {
             return self.decide(desk, wants);
         }
@@ -69,7 +69,7 @@ impl Debating {
     }
 
     /// Has those speak who may; when all have, sees how it goes on.
-    fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.turn(seat, desk);
@@ -80,7 +80,7 @@ impl Debating {
         }
     }
 
-    fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
         if heard.is_done() {
             let turn = NewMessage::new(heard.by, Recipient::Everybody, MessageKind::Turn, heard.text);
@@ -90,7 +90,7 @@ impl Debating {
         self.pump(desk, wants);
     }
 
-    fn round_over(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn round_over(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.speaking = false;
         let turns = &desk.reports[self.crew.base()..];
         let last = turns.iter().rev().find(|turn| turn.is_done()).map(|turn| turn.worker.clone());
@@ -109,7 +109,7 @@ impl Debating {
     }
 
     /// Has the judge give the answer, or lists what was said.
-    fn decide(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn decide(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if !self.debate.judge.is_there() {
             return self.list_up(None, desk, wants);
         }
@@ -117,7 +117,7 @@ impl Debating {
         self.ask(true, desk, wants);
     }
 
-    fn ask(&mut self, last: bool, desk: &mut Desk, wants: &mut Wants) {
+    fn ask(&mut self, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
         let work = self.debate.judge.work(self.judging(last, desk), last, desk);
         let duty = if last { Duty::Close } else { Duty::Lead };
         let effect = desk.want(&JUDGE.into(), &work, duty, wants);
@@ -127,7 +127,7 @@ impl Debating {
     }
 
     /// The judge has spoken.
-    fn judged(&mut self, last: bool, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn judged(&mut self, last: bool, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let verdict = read(&came.text).and_then(|verdict| check(verdict, last));
         match (verdict, came.result) {
             (Ok(verdict), _) => self.found(&verdict, last, desk, wants),
@@ -148,7 +148,7 @@ impl Debating {
         }
     }
 
-    fn found(&mut self, verdict: &Verdict, last: bool, desk: &mut Desk, wants: &mut Wants) {
+    fn found(&mut self, verdict: &Verdict, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
         let (round, words) = (self.round, verdict.words());
         let done = last || verdict.done == Some(true);
         desk.tell(wants, || SwarmNotice::Judged { round, done, reason: words.clone() });
@@ -162,7 +162,7 @@ impl Debating {
     }
 
     /// The judge is of no use: between rounds the debate goes on without it, and at the end what was said is listed.
-    fn no_verdict(&mut self, why: String, last: bool, desk: &mut Desk, wants: &mut Wants) {
+    fn no_verdict(&mut self, why: String, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
         if last {
             return self.list_up(Some(why), desk, wants);
         }
@@ -172,7 +172,7 @@ impl Debating {
         self.go_on(desk, wants);
     }
 
-    fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut Wants) {
+    fn list_up(&mut self, why: Option<String>, desk: &mut Desk, wants: &mut MachineOutput) {
         if let Some(why) = &why {
             desk.tell(wants, || SwarmNotice::Listed { why: why.clone() });
         }
@@ -209,11 +209,11 @@ fn check(verdict: Verdict, last: bool) -> Result<Verdict, String> {
 }
 
 impl Play for Debating {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.go_on(desk, wants);
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         match duty {
             Duty::Lead => self.judged(false, came, desk, wants),
             Duty::Work(seat) => self.spoke(seat as usize, came, desk, wants),
@@ -221,7 +221,7 @@ impl Play for Debating {
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if desk.near.is_some() && self.speaking {
             self.pump(desk, wants);
         }

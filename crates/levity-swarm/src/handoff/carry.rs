@@ -34,13 +34,13 @@ impl HandoffHistory {
     ///
     /// The function must be deterministic: it is called again when a run is resumed or replayed, and what it returns then must be
     /// the same. When it panics, the [words](Self::Words) go along, and that is told as
-    /// [`Notice::FilterFailed`](crate::Notice::FilterFailed).
+    /// [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed).
     ///
     /// ```
     /// use levity_core::Role;
-    /// use levity_swarm::Carry;
+    /// use levity_swarm::HandoffHistory;
     ///
-    /// let users_words = Carry::by(|messages| {
+    /// let users_words = HandoffHistory::by(|messages| {
     ///     messages.iter().filter(|message| message.role == Role::User).cloned().collect()
     /// });
     /// # let _ = users_words;

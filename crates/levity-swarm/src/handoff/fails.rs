@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Failure, MachineOutput as Wants, Status};
+use levity_core::{Failure, MachineOutput, Status};
 
 use super::machine::{Handing, Held, Leg, Opening};
 use crate::bus::{MessageKind, NewMessage, Recipient};
@@ -15,7 +15,14 @@ use crate::report::ReportStatus;
 
 impl Handing {
     /// A leg is not done: it is tried again, by the same worker or by who stands in, or it goes back.
-    pub(super) fn fails(&mut self, mut leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn fails(
+        &mut self,
+        mut leg: Leg,
+        came: &Came,
+        why: &Why,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         let then = effort::then(&leg.worker, leg.tried, &leg.before, why, desk);
         let to = self.giver().map_or_else(|| USER.into(), |held| held.worker.clone());
         let draft =
@@ -40,7 +47,14 @@ impl Handing {
     }
 
     /// Another takes a leg.
-    fn pass_leg(&mut self, leg: &mut Leg, other: Arc<str>, why: &Why, desk: &Desk, wants: &mut Wants) {
+    fn pass_leg(
+        &mut self,
+        leg: &mut Leg,
+        other: Arc<str>,
+        why: &Why,
+        desk: &Desk,
+        wants: &mut MachineOutput,
+    ) {
         leg.history = match leg.opening {
             Opening::First => std::mem::take(&mut leg.history),
             Opening::Passed { .. } => self.carried(&other, &self.talk.all(), desk, wants),
@@ -51,7 +65,7 @@ impl Handing {
     }
 
     /// Nobody can do a leg: it goes back to who has passed the conversation on.
-    fn gives_up(&mut self, leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut Wants) {
+    fn gives_up(&mut self, leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut MachineOutput) {
         let report = &mut desk.reports[leg.place];
         let stopped = why.kind == WhyKind::Stopped;
         report.status = if stopped { ReportStatus::Stopped } else { ReportStatus::Failed };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Limits, MachineOutput as Wants, Message};
+use levity_core::{Limits, MachineOutput, Message};
 
 use super::brief;
 use super::machine::{Handing, Leg, Opening};
@@ -33,7 +33,7 @@ impl Leg {
 
 impl Handing {
     /// Begins a leg.
-    pub(super) fn open(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn open(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
         leg.place = desk.reports.len();
         let id = format!("leg{}", leg.place + 1);
         desk.reports.push(WorkerReport::new(id, leg.worker.clone(), ""));
@@ -41,7 +41,7 @@ impl Handing {
     }
 
     /// Has the worker of a leg go on with the conversation, at first or again.
-    pub(super) fn go(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn go(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
         leg.asks.extend(self.unheard(desk));
         leg.plain |= desk.near.is_some();
         (leg.tried, leg.seen) = (leg.tried.saturating_add(1), desk.bus.last_id());
@@ -76,7 +76,7 @@ impl Handing {
         to: &Arc<str>,
         all: &[Arc<Message>],
         desk: &Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) -> Vec<Arc<Message>> {
         let (shown, failed) = self.handoff.carry_for(to).of(all, &desk.start.goal);
         if failed {

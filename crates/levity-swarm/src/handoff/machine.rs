@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{MachineOutput as Wants, Message, Role};
+use levity_core::{MachineOutput, Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -148,7 +148,7 @@ impl Handing {
     }
 
     /// A leg has ended, one way or another.
-    fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn ended(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         desk.ended(leg.place, &came);
         for draft in talk::drafts(&leg.worker, &came.signals, &desk.rules.names) {
             desk.post(draft, wants);
@@ -168,7 +168,7 @@ impl Handing {
         }
     }
 
-    fn answers(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn answers(&mut self, leg: Leg, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let text = came.text.to_string();
         let view = self.done(&leg, came, desk, wants);
         self.listen(desk);
@@ -183,7 +183,13 @@ impl Handing {
     }
 
     /// A leg is done: what was said in it belongs to the conversation. Returns what its worker knows of it.
-    fn done(&mut self, leg: &Leg, came: Came, desk: &mut Desk, wants: &mut Wants) -> Vec<Arc<Message>> {
+    fn done(
+        &mut self,
+        leg: &Leg,
+        came: Came,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) -> Vec<Arc<Message>> {
         desk.done(leg.place, wants);
         self.failed.clear();
         self.seen.insert(leg.worker.clone(), leg.seen);
@@ -206,7 +212,7 @@ impl Handing {
         asks.iter().for_each(|words| self.talk.push(Arc::new(Message::user(&**words))));
     }
 
-    fn passes(&mut self, leg: Leg, mut came: Came, pass: Pass, desk: &mut Desk, wants: &mut Wants) {
+    fn passes(&mut self, leg: Leg, mut came: Came, pass: Pass, desk: &mut Desk, wants: &mut MachineOutput) {
         if let Err(refused) = self.may_pass(&leg.worker, &pass.to, desk) {
             deny_transfer(&mut came.said, &refused.why);
             return self.keeps(leg, came, &pass.to, refused, desk, wants);
@@ -258,7 +264,7 @@ impl Handing {
         to: &str,
         refused: Refused,
         desk: &mut Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         let Refused { why, again } = refused;
         let to: Arc<str> = short(to).into();
@@ -274,20 +280,20 @@ impl Handing {
 }
 
 impl Play for Handing {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let mut leg = Leg::new(self.holder.clone(), Opening::First, self.talk.all());
         leg.asks.push((*desk.start.goal).into());
         self.open(leg, desk, wants);
     }
 
-    fn came(&mut self, _: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn came(&mut self, _: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         if let Some(leg) = self.leg.take() {
             self.ended(leg, came, desk, wants);
         }
     }
 
     /// Words go along with the next leg, and a limit that is near is looked at when the leg ends.
-    fn stirred(&mut self, desk: &mut Desk, _: &mut Wants) {
+    fn stirred(&mut self, desk: &mut Desk, _: &mut MachineOutput) {
         self.listen(desk);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use levity_core::text::{clipped, fenced, share};
-use levity_core::{Failure, MachineOutput as Wants, Status};
+use levity_core::{Failure, MachineOutput, Status};
 
 use super::machine::Routed;
 use crate::bus::{MessageKind, NewMessage, Recipient};
@@ -19,7 +19,7 @@ const MOST_SHOWN: usize = 200_000;
 
 impl Routed {
     /// Has the results put together. What one worker alone has said, and nobody has failed at, is the answer as it is.
-    pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn close(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if let [only] = &*desk.reports
             && only.is_done()
         {
@@ -36,7 +36,7 @@ impl Routed {
     }
 
     /// The results were put together, or must be listed.
-    pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn closed(&mut self, came: &Came, desk: &mut Desk, wants: &mut MachineOutput) {
         let why = match &came.result {
             Ok(()) if !came.text.trim().is_empty() => {
                 let text = format!("{}{}", came.text.trim_end(), not_done(&desk.reports));
@@ -54,7 +54,7 @@ impl Routed {
         desk.end(Status::Failed(Failure::Unreached(why)), list(desk), None);
     }
 
-    fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut Wants) {
+    fn answer(&mut self, text: String, desk: &mut Desk, wants: &mut MachineOutput) {
         if !desk.reports.iter().any(WorkerReport::is_done) && self.router.closes().is_none() {
             let why = format!("nothing was done{}", not_done(&desk.reports));
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);

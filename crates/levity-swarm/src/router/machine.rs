@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::MachineOutput as Wants;
+use levity_core::MachineOutput;
 use levity_graph::Drafts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,7 +48,7 @@ impl Routed {
         order: Order,
         by: PlannedBy,
         desk: &mut Desk,
-        wants: &mut Wants,
+        wants: &mut MachineOutput,
     ) {
         let round = self.round;
         desk.tell(wants, || SwarmNotice::Planned { round, by, plan: plan.clone() });
@@ -57,14 +57,14 @@ impl Routed {
     }
 
     /// Begins what may begin; when all is settled, sees what is to be done about the rest, and puts the results together.
-    pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.work.pump(self.router.closes().is_some(), desk, wants) {
             self.settled(desk, wants);
         }
     }
 
     /// Nothing of the round is left to do.
-    fn settled(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn settled(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let again = self.round <= self.router.reassigns && self.router.plans() && desk.near.is_none();
         if again && self.work.could_be_done(desk) {
             return self.ask_plan(desk, wants);
@@ -74,14 +74,14 @@ impl Routed {
 }
 
 impl Play for Routed {
-    fn begin(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         match desk.start.plan.clone() {
             Some(plan) => self.host_plan(plan, desk, wants),
             None => self.ask_plan(desk, wants),
         }
     }
 
-    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    fn came(&mut self, duty: Duty, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         match duty {
             Duty::Lead => self.planned(came, desk, wants),
             Duty::Work(at) => {
@@ -93,7 +93,7 @@ impl Play for Routed {
         }
     }
 
-    fn stirred(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn stirred(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if desk.near.is_some() && !self.work.is_settled() {
             self.pump(desk, wants);
         }

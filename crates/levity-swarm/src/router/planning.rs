@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use levity_core::MachineOutput as Wants;
+use levity_core::MachineOutput;
 use levity_graph::Drafts;
 
 use super::machine::Routed;
@@ -16,7 +16,7 @@ use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
 
 impl Routed {
     /// A plan of the host's, which was checked when the run was made.
-    pub(super) fn host_plan(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn host_plan(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut MachineOutput) {
         self.round = 1;
         match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
@@ -25,7 +25,7 @@ impl Routed {
     }
 
     /// Asks the router for the plan of the next round.
-    pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn ask_plan(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.round = self.round.saturating_add(1);
         self.drafts = Drafts::default();
         if !self.router.plans() {
@@ -34,7 +34,7 @@ impl Routed {
         self.ask(desk, wants);
     }
 
-    fn ask(&mut self, desk: &mut Desk, wants: &mut Wants) {
+    fn ask(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         let mut work = Work::new(self.brief(desk)).within(self.router.timeout);
         work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
@@ -43,7 +43,7 @@ impl Routed {
     }
 
     /// The router has answered.
-    pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut Wants) {
+    pub(super) fn planned(&mut self, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
         // An answer of the wrong shape may hold a plan all the same.
         let read = match came.result {
             Err(why) if came.text.is_empty() => {
@@ -66,7 +66,13 @@ impl Routed {
         }
     }
 
-    fn take_plan(&mut self, mut plan: Vec<Delegation>, text: &str, desk: &mut Desk, wants: &mut Wants) {
+    fn take_plan(
+        &mut self,
+        mut plan: Vec<Delegation>,
+        text: &str,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         if self.round > 1 {
             self.rename(&mut plan);
         }
@@ -103,7 +109,13 @@ impl Routed {
     }
 
     /// There is no plan that can be carried out: the router is asked once more, with what is wrong with the draft that came.
-    fn rejected(&mut self, faults: &PlanFaults, draft: Option<&str>, desk: &mut Desk, wants: &mut Wants) {
+    fn rejected(
+        &mut self,
+        faults: &PlanFaults,
+        draft: Option<&str>,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         let complaints = || faults.iter().map(PlanFault::to_string).collect();
         let again = match draft {
             Some(draft) => self.drafts.reject(complaints(), draft, self.router.tries),
@@ -118,7 +130,7 @@ impl Routed {
     }
 
     /// No plan is to be had from the router. What was done before stands.
-    fn give_up(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
+    fn give_up(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round == 1 {
             return self.fall_back(why, desk, wants);
         }
@@ -126,7 +138,7 @@ impl Routed {
     }
 
     /// The words of the goal decide who works on it.
-    fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut Wants) {
+    fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
         desk.tell(wants, || SwarmNotice::FellBack { why: why.to_owned() });
         let plan = keywords::plan(&desk.start.goal, &desk.rules);
         match self.work.check(&plan, plan.len(), desk) {

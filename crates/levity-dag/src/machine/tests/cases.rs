@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Failure, Input, Machine as _, MachineOutput as Wants, Outcome, RunId, Status,
+    Decision, Effect, EffectId, Failure, Input, Machine as _, MachineOutput, Outcome, RunId, Status,
     ToolError, ToolOutput, ToolResult,
 };
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ impl Hand {
     }
 
     fn apply(&mut self, input: Input) {
-        let mut wants = Wants::new();
+        let mut wants = MachineOutput::new();
         self.machine.apply(input, &mut wants);
         self.notices.extend(wants.events.iter().filter_map(PlanNotice::of));
         self.open.append(&mut wants.effects);
@@ -224,7 +224,7 @@ fn what_very_many_write_is_put_together_once() {
     }
     let mut hand = Hand::new(&rules(false), plan, Settings { parallel: 20_000, ..Settings::default() });
     for (n, (effect, what)) in std::mem::take(&mut hand.open).into_iter().enumerate() {
-        let mut wants = Wants::new();
+        let mut wants = MachineOutput::new();
         wants.set_quiet(true);
         let outcome = tool(&what, Ok(ToolOutput::value(json!(n))));
         hand.machine.apply(Input::Finished { effect, outcome }, &mut wants);
@@ -258,7 +258,7 @@ fn stand_ins_of_stand_ins_are_looked_at_once() {
 fn drain(hand: &mut Hand, good: impl Fn(usize) -> bool) -> usize {
     let mut done = 0;
     while let Some((effect, what)) = hand.open.pop() {
-        let mut wants = Wants::new();
+        let mut wants = MachineOutput::new();
         wants.set_quiet(true);
         let outcome = match &what {
             Effect::Wait(_) => Outcome::Woken,

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Machine as _, MachineOutput as Wants,
-    Outcome, RunId, Status, ToolCall, ToolError, ToolOutput, ToolResult,
+    Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Machine as _, MachineOutput, Outcome,
+    RunId, Status, ToolCall, ToolError, ToolOutput, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -83,7 +83,7 @@ impl Driver {
         self.inputs.push(input.clone());
         self.closing |= matches!(input, Input::Stop(_) | Input::Cancel { .. });
         let had_ended = self.machine.ending().is_some();
-        let mut wants = Wants::new();
+        let mut wants = MachineOutput::new();
         self.machine.apply(input, &mut wants);
         let ending = self.machine.ending();
         if self.traced {
@@ -122,7 +122,7 @@ impl Driver {
     }
 
     /// What is called is what was said to begin.
-    fn check_calls(&self, wants: &Wants) {
+    fn check_calls(&self, wants: &MachineOutput) {
         for (id, effect) in &wants.effects {
             if let (Effect::Tool(run), Some((attempt, _))) = (effect, self.began.get(id)) {
                 assert_eq!(run.call.args["me"], json!(attempt.step.as_str()));
@@ -319,7 +319,7 @@ pub(super) fn fed(mut machine: GraphMachine, inputs: &[Input]) -> Vec<String> {
 pub(super) fn fed_more(machine: &mut GraphMachine, inputs: &[Input]) -> Vec<String> {
     let mut trace = Vec::new();
     for input in inputs {
-        let mut wants = Wants::new();
+        let mut wants = MachineOutput::new();
         machine.apply(input.clone(), &mut wants);
         let events: &[EventKind] = &wants.events;
         trace.push(format!("{:?} {events:?} {:?}", wants.effects, machine.ending()));

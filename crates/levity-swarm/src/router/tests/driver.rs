@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use levity_core::{Effect, EffectId, Input, Machine as _, MachineOutput as Wants, Outcome, RunId, Timestamp};
+use levity_core::{Effect, EffectId, Input, Machine as _, MachineOutput, Outcome, RunId, Timestamp};
 
 use super::world::{Answer, Fate, Id, Setting, said, swarm};
 use crate::machine::SwarmMachine;
@@ -94,7 +94,7 @@ impl Driver {
         let at = Timestamp::from_millis(at);
         self.inputs.push((input.clone(), at));
         let had_ended = self.machine.ending().cloned();
-        let mut wants = Wants::new();
+        let mut wants = MachineOutput::new();
         wants.set_at(at);
         self.machine.apply(input, &mut wants);
         self.trace.push(traced(&wants));
@@ -117,7 +117,7 @@ impl Driver {
     }
 
     /// What is wanted was told, with the numbers going up, and never more than may be.
-    fn check_wants(&mut self, wants: &Wants) {
+    fn check_wants(&mut self, wants: &MachineOutput) {
         for (id, effect) in &wants.effects {
             if let Effect::Child(child) = effect {
                 self.conversations.insert(*id, child.input["conversation"].as_str().map(Into::into));
@@ -216,7 +216,7 @@ impl Driver {
             let saved = machine.save().to_string();
             machine = self.swarm.restore(&serde_json::from_str(&saved).unwrap()).unwrap();
             assert_eq!(machine.save().to_string(), saved);
-            let mut wants = Wants::new();
+            let mut wants = MachineOutput::new();
             wants.set_at(*at);
             machine.apply(input.clone(), &mut wants);
             traced(&wants)
@@ -243,6 +243,6 @@ impl Driver {
     }
 }
 
-fn traced(wants: &Wants) -> String {
+fn traced(wants: &MachineOutput) -> String {
     format!("{:?} {}", wants.effects, serde_json::to_string(&wants.events).unwrap())
 }
