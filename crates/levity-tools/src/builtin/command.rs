@@ -97,7 +97,7 @@ impl RunCommand {
         let command = command.on_output(move |_, text| progress.report(text)).time(wish.time);
         // Nothing here depends on whether it was asked about: files may have changed since.
         let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
-            Some(scope) => command.read_only(scope),
+            Some(_) => command.read_only(),
             // A program of the workspace may have the name of one that only reads.
             None => command.take_from_system(self.policy.readers_in(wish.dir(), wish.as_line())),
         };
@@ -140,7 +140,7 @@ impl Tool for RunCommand {
     }
 
     fn permit_blocks(&self) -> bool {
-        // The policy reads the settings of repositories.
+        // The policy looks into folders.
         true
     }
 }
