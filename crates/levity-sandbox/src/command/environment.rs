@@ -50,7 +50,7 @@ impl Environment {
     pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
         self.set("HOME", home);
         self.set("TMPDIR", temp);
-        // It would name a program that `rg` runs for each file.
+        // A file of settings can name a program that `rg` runs for each file.
         self.set("RIPGREP_CONFIG_PATH", "");
         self.leave_out_of_path(&[workspace]);
     }

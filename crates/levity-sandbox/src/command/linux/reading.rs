@@ -143,29 +143,20 @@ impl Rules<'_> {
         let above = root_path.strip_suffix(b"/").unwrap_or(root_path).len() + 1;
         let is_git = |path: &[u8]| path == b".git" || path.ends_with(b"/.git");
         // Both relative to the workspace: what is hidden, and the folders above that.
-        let (mut hidden, mut parted) = (HashSet::new(), HashSet::new());
+        let mut hidden: HashSet<&[u8]> = found.repositories.iter().map(Vec::as_slice).collect();
         let mut secrets = HashSet::new();
         for cover in &found.covers {
             let path = cover.path.as_bytes().get(above..).unwrap_or_default();
             if cover.kind.hides() || is_git(path) {
                 hidden.insert(path);
                 secrets.insert(cover.identity);
-                let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-                parted.extend(ends.chain([0]).map(|end| &path[..end]));
             }
-        }
-        for path in &found.repositories {
-            hidden.insert(path);
-            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-            parted.extend(ends.chain([0]).map(|end| &path[..end]));
         }
         if hidden.is_empty() {
             return self.allow(root, read());
         }
-        let is_hidden = |path: &[u8]| {
-            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-            ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]))
-        };
+        let parted: HashSet<&[u8]> = hidden.iter().copied().flat_map(folders_above).collect();
+        let is_hidden = |path| folders_above(path).chain([path]).any(|folder| hidden.contains(folder));
         let mut parts: Vec<&[u8]> = parted.iter().copied().filter(|folder| !is_hidden(folder)).collect();
         // Each is opened from the one before it, as far as they have the same folders above them.
         parts.sort_unstable();
@@ -205,6 +196,12 @@ impl Rules<'_> {
         }
         Ok(())
     }
+}
+
+/// The folders above a path that is relative to the workspace, and the workspace itself.
+fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    ends.chain([0]).map(|end| &path[..end])
 }
 
 #[cfg(test)]
