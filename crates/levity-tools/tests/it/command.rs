@@ -250,6 +250,30 @@ async fn git_works_where_a_person_or_a_rule_allows_it() {
     }
 }
 
+#[tokio::test]
+async fn git_works_on_other_files_where_a_tracked_file_is_denied() {
+    for without in [&[][..], &["namespaces"]] {
+        let Some(folder) = repository() else { return };
+        std::fs::write(folder.path().join(".env"), "hush\n").unwrap();
+        for args in [&["add", "-f", ".env"][..], &["commit", "-qm", "denied"]] {
+            assert!(host_git(&folder, args).unwrap().0, "git {args:?}");
+        }
+        let tool =
+            tool(&folder, |builder| without.iter().fold(builder, |builder, means| builder.without(means)));
+        for (line, part) in [
+            ("git status --short", " M a.txt"),
+            ("git diff -- a.txt", "-one\n+two"),
+            ("git add a.txt && git commit -qm second && git log -1 --format=%s", "second"),
+        ] {
+            let output = tool.call(json!({"command": line}), &ToolCx::detached()).await.unwrap();
+            let text = output.as_text();
+            assert!(text.contains(part), "without {without:?}, `{line}`: {text}");
+        }
+        assert_eq!(host_git(&folder, &["show", "HEAD:.env"]).unwrap().1, "hush\n");
+        assert_eq!(host_git(&folder, &["status", "--short"]).unwrap().1, "");
+    }
+}
+
 /// Whether commands can be run read-only here; where not, tests of that say so.
 fn holds_reading(folder: &TempDir, without: &[&'static str]) -> bool {
     let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
