@@ -67,21 +67,18 @@ impl RunCommand {
     }
 
     fn judge(&self, wish: &Wish) -> Permit {
-        let ruling = match &wish.dir {
-            None => self.policy.judge(wish.as_line()),
-            Some(dir) => self.policy.judge_in(dir, wish.as_line()),
-        };
-        match (ruling, self.read_scope(wish)) {
+        let ruling = self.policy.judge_in(&wish.dir, wish.as_line());
+        match (&ruling, self.read_scope(wish)) {
             (Permit::Allow, Some(scope)) if scope != ReadScope::Nothing && !self.holds_reading() => {
                 Permit::ask("it only reads, but this system cannot hold a command to that")
             }
-            (ruling, _) => ruling,
+            _ => ruling,
         }
     }
 
     /// What the command reads, if it needs no leave because it only reads.
     fn read_scope(&self, wish: &Wish) -> Option<ReadScope> {
-        self.policy.read_scope_in(wish.dir(), wish.as_line())
+        self.policy.read_scope_in(&wish.dir, wish.as_line())
     }
 
     fn holds_reading(&self) -> bool {
@@ -97,14 +94,11 @@ impl RunCommand {
         let command = command.on_output(move |_, text| progress.report(text)).time(wish.time);
         // Nothing here depends on whether it was asked about: files may have changed since.
         let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
-            Some(scope) => command.read_only(scope),
+            Some(_) => command.read_only(),
             // A program of the workspace may have the name of one that only reads.
-            None => command.take_from_system(self.policy.readers_in(wish.dir(), wish.as_line())),
+            None => command.take_from_system(self.policy.readers_in(&wish.dir, wish.as_line())),
         };
-        match &wish.dir {
-            Some(dir) => command.dir(dir),
-            None => command,
-        }
+        command.dir(&wish.dir)
     }
 }
 
@@ -118,7 +112,7 @@ impl Tool for RunCommand {
         let wish =
             Wish::read(&args).ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
         // Whether it is asked about was decided before; files have no say in what is denied.
-        if let Some(reason) = self.policy.denial_in(wish.dir(), wish.as_line()) {
+        if let Some(reason) = self.policy.denial_in(&wish.dir, wish.as_line()) {
             return Err(ToolError::new(
                 ToolErrorKind::Denied,
                 format!("this command is not allowed: {reason}"),
@@ -140,7 +134,7 @@ impl Tool for RunCommand {
     }
 
     fn permit_blocks(&self) -> bool {
-        // The policy reads the settings of repositories.
+        // The policy looks into folders.
         true
     }
 }
@@ -150,16 +144,12 @@ struct Wish {
     line: String,
     /// The program and its arguments, where a list of them says that there is to be no shell.
     argv: Option<Vec<String>>,
-    dir: Option<String>,
+    /// The folder it begins in.
+    dir: String,
     time: Duration,
 }
 
 impl Wish {
-    /// The folder it begins in.
-    fn dir(&self) -> &str {
-        self.dir.as_deref().unwrap_or(".")
-    }
-
     fn as_line(&self) -> Line<'_> {
         match &self.argv {
             None => Line::Shell(&self.line),
@@ -178,7 +168,8 @@ impl Wish {
             }
         };
         let seconds = args.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(u64::MAX).max(1);
-        Some(Self { line, argv, dir: text("dir"), time: Duration::from_secs(seconds) })
+        let dir = text("dir").unwrap_or_else(|| ".".to_owned());
+        Some(Self { line, argv, dir, time: Duration::from_secs(seconds) })
     }
 }
 
