@@ -34,7 +34,8 @@ pub use write::WriteFile;
 ///
 /// ```
 /// use levity_sandbox::Workspace;
-/// use levity_tools::{FileTools, Registry};
+/// use levity_builtin_tools::FileTools;
+/// use levity_tools::Registry;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;

@@ -66,7 +66,7 @@ impl SearchHit {
 ///
 /// ```
 /// use levity_core::Tool as _;
-/// use levity_tools::{Brave, WebSearch};
+/// use levity_builtin_tools::{Brave, WebSearch};
 ///
 /// let search = WebSearch::new(Brave::new("the key"));
 /// assert_eq!(search.spec().name, "web_search");

@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use levity_core::{Timestamp, Tool, ToolCx};
-/// use levity_tools::Now;
+/// use levity_builtin_tools::Now;
 /// use serde_json::json;
 ///
 /// # #[tokio::main(flavor = "current_thread")]

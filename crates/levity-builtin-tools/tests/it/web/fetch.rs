@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use levity_builtin_tools::{WebFetch, WebFetchBuilder};
 use levity_core::{ToolErrorKind, ToolResult};
 use levity_sandbox::NetGuard;
-use levity_tools::{WebFetch, WebFetchBuilder};
 use serde_json::{Value, json};
 
 use super::server::{Answer, Server};

@@ -26,8 +26,8 @@ async fn what_failed_is_not_told_as_a_change() {
 
 #[tokio::test]
 async fn the_host_hears_of_changes_from_the_workspace() {
+    use levity_builtin_tools::WriteFile;
     use levity_core::{Tool, ToolCx};
-    use levity_tools::WriteFile;
 
     let temp = tempfile::tempdir().unwrap();
     let space = Workspace::open(temp.path()).unwrap();

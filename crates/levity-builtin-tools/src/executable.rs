@@ -5,14 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::text::json_problem;
+use levity_core::text::{head, json_problem};
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{Exit, Finished, Limit, Sandbox, Workspace};
+use levity_tools::{FileLoader, LinkedLoader, Loaded, ToolFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use super::load::{FileLoader, Loaded, ToolFile};
-use crate::text::Short;
 
 /// How a manifest's name ends.
 const END: &str = ".tool.json";
@@ -20,23 +18,45 @@ const END: &str = ".tool.json";
 /// How long a call may take at most in the sandbox that is made when none is given.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Makes tools of `NAME.tool.json`.
-pub(super) struct Manifests {
-    folder: PathBuf,
-    /// Made for the first manifest: where a system cannot hold commands, other tools need not suffer.
-    sandbox: OnceLock<Result<Sandbox, String>>,
+/// Makes tools of executables with a manifest (`NAME.tool.json`) in a folder.
+///
+/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one already. By default, executables may
+/// read the folder of the tools and nothing else, have no network, and may write only to a folder of their own that is
+/// removed afterwards. To give them more, add a loader with a sandbox of your own:
+///
+/// ```no_run
+/// use levity_builtin_tools::ExecutableLoader;
+/// use levity_sandbox::{Sandbox, Workspace};
+/// use levity_tools::FolderTools;
+///
+/// let sandbox = Sandbox::builder(Workspace::open("project")?).read("tools").build()?;
+/// let tools = FolderTools::builder("tools").loader(ExecutableLoader::new(sandbox)).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct ExecutableLoader {
+    given: Option<Sandbox>,
+    /// The folder of the first manifest, and its sandbox: where a system cannot hold commands, other tools need not suffer.
+    made: OnceLock<(PathBuf, Result<Sandbox, String>)>,
 }
 
-impl Manifests {
-    pub(super) fn new(folder: &Path, sandbox: Option<Sandbox>) -> Self {
-        let sandbox = sandbox.map_or_else(OnceLock::new, |sandbox| Ok(sandbox).into());
-        Self { folder: folder.to_owned(), sandbox }
+impl ExecutableLoader {
+    /// Executables run in this sandbox.
+    pub fn new(sandbox: Sandbox) -> Self {
+        Self { given: Some(sandbox), made: OnceLock::new() }
     }
 
-    fn sandbox(&self) -> Result<&Sandbox, String> {
-        self.sandbox.get_or_init(|| default_sandbox(&self.folder)).as_ref().map_err(Clone::clone)
+    /// The sandbox for executables of a folder.
+    fn sandbox(&self, folder: &Path) -> Result<Sandbox, String> {
+        if let Some(given) = &self.given {
+            return Ok(given.clone());
+        }
+        let (first, made) = self.made.get_or_init(|| (folder.to_owned(), default_sandbox(folder)));
+        if first == folder { made.clone() } else { default_sandbox(folder) }
     }
 }
+
+inventory::submit! { LinkedLoader::new(|| Arc::new(ExecutableLoader::default())) }
 
 fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
     let workspace = Workspace::builder(folder).read_only().build().map_err(|error| error.to_string())?;
@@ -91,7 +111,7 @@ impl Manifest {
     }
 }
 
-impl FileLoader for Manifests {
+impl FileLoader for ExecutableLoader {
     fn takes(&self, name: &str) -> bool {
         name.ends_with(END)
     }
@@ -104,7 +124,7 @@ impl FileLoader for Manifests {
     }
 }
 
-impl Manifests {
+impl ExecutableLoader {
     fn tool(&self, file: &ToolFile) -> Result<Executable, String> {
         let name = file.name.strip_suffix(END).unwrap_or(&file.name);
         let manifest: Manifest = serde_json::from_str(&file.text)
@@ -115,12 +135,12 @@ impl Manifests {
         };
         let path = file.path.with_file_name(program);
         check_program(program, &path)?;
-        let sandbox = self.sandbox()?;
+        let sandbox = self.sandbox(file.path.parent().unwrap_or(Path::new("")))?;
         let most = sandbox.time();
         if manifest.timeout_seconds.is_some_and(|seconds| Duration::from_secs(seconds) > most) {
             return Err(format!("`timeout_seconds` is more than the sandbox allows, which is {most:?}"));
         }
-        Ok(Executable { spec: manifest.spec(name), path, args: args.to_vec(), sandbox: sandbox.clone() })
+        Ok(Executable { spec: manifest.spec(name), path, args: args.to_vec(), sandbox })
     }
 }
 
@@ -189,7 +209,7 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     let said = finished.stderr.to_string();
     let failed = |what: String| match said.trim() {
         "" => ToolError::failed(what),
-        said => ToolError::failed(format!("{what}; it said:\n{}", Short(said, 4096))),
+        said => ToolError::failed(format!("{what}; it said:\n{}", short(said, 4096))),
     };
     match finished.exit {
         Exit::Code(0) => {}
@@ -206,7 +226,14 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     serde_json::from_str(&text).map(ToolOutput::value).map_err(|error| {
         invalid(format!(
             "the program ran, and wrote no JSON to standard output ({error}): {}",
-            Short(&text, 256)
+            short(&text, 256)
         ))
     })
+}
+
+/// A text as it is, or its first bytes and dots.
+fn short(text: &str, most: usize) -> String {
+    let shown = head(text, most);
+    let dots = if shown.len() < text.len() { "…" } else { "" };
+    format!("{shown}{dots}")
 }

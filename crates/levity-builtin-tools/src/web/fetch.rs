@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// ```
 /// use levity_core::Tool as _;
 /// use levity_sandbox::NetGuard;
-/// use levity_tools::WebFetch;
+/// use levity_builtin_tools::WebFetch;
 ///
 /// # fn main() -> Result<(), levity_sandbox::NetError> {
 /// assert_eq!(WebFetch::new().spec().name, "web_fetch");

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
+use levity_builtin_tools::{Brave, SearXng, SearchHit, SearchProvider, WebSearch};
 use levity_core::{ToolError, ToolErrorKind};
-use levity_tools::{Brave, SearXng, SearchHit, SearchProvider, WebSearch};
 use serde_json::json;
 
 use super::server::{Answer, Server};

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use levity_builtin_tools::ExecutableLoader;
 use levity_core::{ToolCall, ToolErrorKind, ToolResult};
 use levity_sandbox::{Sandbox, Workspace};
 use levity_test::ManualWorld;
@@ -147,7 +148,8 @@ async fn a_program_is_kept_in_its_sandbox() {
     assert!(!tools.join("mark").exists());
     // With a sandbox of one's own, they work where they are told to.
     let sandbox = Sandbox::builder(Workspace::open(&work).unwrap()).read(&tools).build().unwrap();
-    let dispatcher = dispatcher(FolderTools::builder(&tools).sandbox(sandbox).build().unwrap());
+    let dispatcher =
+        dispatcher(FolderTools::builder(&tools).loader(ExecutableLoader::new(sandbox)).build().unwrap());
     assert_eq!(call(&dispatcher, "writes", json!({})).await.value, Some(json!("written")));
     assert!(work.join("mark").exists());
     assert_eq!(call(&dispatcher, "looks", json!({})).await.value, Some(json!("refused")));

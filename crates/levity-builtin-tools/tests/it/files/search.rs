@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
+use levity_builtin_tools::SearchFiles;
 use levity_core::{Tool, ToolCx, ToolErrorKind};
 use levity_sandbox::Workspace;
-use levity_tools::SearchFiles;
 use serde_json::{Value, json};
 
 use super::Desk;

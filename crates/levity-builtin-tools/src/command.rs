@@ -29,7 +29,7 @@ const SLACK: Duration = Duration::from_secs(30);
 /// # std::fs::create_dir_all(&folder)?;
 /// use levity_core::{Tool, ToolCx};
 /// use levity_sandbox::{Level, Sandbox, Workspace};
-/// use levity_tools::RunCommand;
+/// use levity_builtin_tools::RunCommand;
 /// use serde_json::json;
 ///
 /// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use levity_tools::WebFetch;
+use levity_builtin_tools::WebFetch;
 use serde_json::json;
 
 use super::server::{Answer, Server};

@@ -14,7 +14,7 @@ use super::{SearchHit, SearchProvider};
 ///
 /// ```
 /// use levity_sandbox::NetGuard;
-/// use levity_tools::{SearXng, WebSearch};
+/// use levity_builtin_tools::{SearXng, WebSearch};
 ///
 /// # fn main() -> Result<(), levity_sandbox::NetError> {
 /// let guard = NetGuard::builder().allow_http().allow_port(8080).allow_address("10.0.0.5").build()?;

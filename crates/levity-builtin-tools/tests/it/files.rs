@@ -10,10 +10,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use levity_builtin_tools::FileTools;
 use levity_core::{Progress, ToolCall, ToolErrorKind, ToolReport, ToolResult};
 use levity_sandbox::Workspace;
 use levity_test::ManualWorld;
-use levity_tools::{CallCx, Dispatched, Dispatcher, FileTools, Registry};
+use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -132,8 +133,8 @@ async fn a_read_only_workspace_has_no_tools_that_write() {
 
 #[tokio::test]
 async fn the_tools_keep_the_contract() {
+    use levity_builtin_tools::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
     use levity_test::conformance::tool;
-    use levity_tools::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
 
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a.txt"), "a b").unwrap();

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use levity_builtin_tools::RunCommand;
 use levity_core::{CancelToken, Permit, Progress, Tool, ToolCall, ToolCx, ToolErrorKind, ToolResult};
 use levity_sandbox::{CommandPolicy, Level, Line, Sandbox, SandboxBuilder, Workspace};
 use levity_test::ManualWorld;
-use levity_tools::{CallCx, Dispatched, Dispatcher, Registry, RunCommand};
+use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -181,10 +181,7 @@ fn bytes_that_are_no_text() {
         "replacement",
         "koi8-r",
     ] {
-        check(
-            label,
-            crate::builtin::web::charset::decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
-        );
+        check(label, crate::web::charset::decode(&bytes[..SIZE / 8], Some(label), true).into_owned());
     }
     let marks: String = bytes
         .iter()
