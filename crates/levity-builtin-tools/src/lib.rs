@@ -19,6 +19,7 @@
 //! - `files`: `FileTools`, which read, write, edit, list and search the files of a workspace.
 //! - `commands`: `RunCommand`, and `ExecutableLoader` for executables with a manifest in a folder of tools.
 //! - `web`: `WebFetch` and `WebSearch`.
+//! - `profile`: the module `profile`, which finds out what files are.
 //!
 //! What is deliberately absent: registry, dispatcher and policy; a clock, since [`Now`] tells the time that the runtime gives it.
 
@@ -29,6 +30,8 @@ mod executable;
 #[cfg(feature = "files")]
 mod files;
 mod now;
+#[cfg(feature = "profile")]
+pub mod profile;
 #[cfg(any(feature = "files", feature = "web"))]
 mod text;
 #[cfg(feature = "web")]

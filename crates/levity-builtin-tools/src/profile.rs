@@ -1,4 +1,6 @@
-//! What given files are, before anybody works with them.
+//! Profiles of files: kind, size, first lines and structure, without reading the whole file.
+//!
+//! [`FileProfile::of`] looks at one file, [`profile_all`] at several. Both block: on an async thread, use `spawn_blocking`.
 
 mod image;
 mod json;
@@ -19,7 +21,6 @@ pub use manifest::{Manifest, profile_all};
 pub use table::{Column, ColumnType};
 
 use kind::Found;
-pub(crate) use sample::open;
 use sample::{Sample, Text};
 
 /// What a file is: its kind, its size, how it begins and how it is built.
@@ -28,7 +29,7 @@ use sample::{Sample, Text};
 /// data, not instructions.
 ///
 /// ```
-/// use levity_dag::{FileKind, FileProfile};
+/// use levity_builtin_tools::profile::{FileKind, FileProfile};
 ///
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("tides.csv");
@@ -238,16 +239,16 @@ impl Encoding {
 }
 
 impl Count {
-    pub(crate) fn exact(number: u64) -> Self {
+    fn exact(number: u64) -> Self {
         Self { number, exact: true }
     }
 
-    pub(crate) fn about(number: u64) -> Self {
+    fn about(number: u64) -> Self {
         Self { number, exact: false }
     }
 
     /// What there is in `all` bytes if there is so much in `seen` of them.
-    pub(crate) fn scaled(number: u64, all: u64, seen: u64) -> Self {
+    fn scaled(number: u64, all: u64, seen: u64) -> Self {
         let all = u128::from(number) * u128::from(all) / u128::from(seen.max(1));
         Self::about(u64::try_from(all).unwrap_or(u64::MAX))
     }

@@ -54,6 +54,7 @@
 //! - `context`: context files and the workspace, for the model to go by.
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
+//! - `profile`: profiles of files, in `levity::tools::profile`. `dag` switches it on.
 //! - `dag`: plans as graphs of steps.
 //! - `swarm`: agents that work together; with `files`, `commands` and `web`, its ready workers have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for

@@ -28,7 +28,7 @@ fn is_zero(number: &usize) -> bool {
 /// thread.
 ///
 /// ```
-/// let manifest = levity_dag::profile_all(["nowhere.csv"]);
+/// let manifest = levity_builtin_tools::profile::profile_all(["nowhere.csv"]);
 /// assert_eq!(manifest.files[0].error.as_deref(), Some("`nowhere.csv` is not there"));
 /// ```
 pub fn profile_all<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Manifest {

@@ -1,8 +1,10 @@
 //! The bytes of a file that are looked at.
 
-use std::fs::{self, File, FileType, Metadata, OpenOptions};
+use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
+
+use levity_system::files::open_without_waiting;
 
 use super::Encoding;
 
@@ -32,7 +34,7 @@ impl Sample {
         let failed = |error: io::Error| named(&reason(&error));
         // Asked before it is opened, since opening a device may already do something.
         regular(&fs::metadata(path).map_err(failed)?).map_err(named)?;
-        let mut file = open(path).map_err(failed)?;
+        let mut file = open_without_waiting(path).map_err(failed)?;
         // Asked again, since it may have been put in the other's place.
         let metadata = file.metadata().map_err(failed)?;
         regular(&metadata).map_err(named)?;
@@ -74,36 +76,6 @@ fn special(kind: FileType) -> &'static str {
 fn special(_: FileType) -> &'static str {
     "is not a file"
 }
-
-/// Opens a file, without waiting for whoever may write into a pipe that took its place.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    if let Some(flag) = NO_WAIT {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.custom_flags(flag);
-    }
-    options.open(path)
-}
-
-/// `O_NONBLOCK`, which the standard library has no name for, where its number is known.
-#[cfg(unix)]
-const NO_WAIT: Option<i32> = match () {
-    () if cfg!(all(target_os = "linux", any(target_arch = "mips", target_arch = "mips64"))) => Some(0x80),
-    () if cfg!(all(target_os = "linux", any(target_arch = "sparc", target_arch = "sparc64"))) => Some(0x4000),
-    () if cfg!(any(target_os = "linux", target_os = "android")) => Some(0x800),
-    () if cfg!(any(
-        target_vendor = "apple",
-        target_os = "freebsd",
-        target_os = "openbsd",
-        target_os = "netbsd"
-    )) =>
-    {
-        Some(0x4)
-    }
-    () => None,
-};
 
 fn read(file: &mut File, size: u64) -> io::Result<Sample> {
     if size <= MOST {

@@ -7,5 +7,7 @@ mod command;
 mod executable;
 #[cfg(all(unix, feature = "files"))]
 mod files;
+#[cfg(feature = "profile")]
+mod profile;
 #[cfg(feature = "web")]
 mod web;

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use levity_dag::{ColumnType, Count, Encoding, FileKind, FileProfile, Structure, profile_all};
+use levity_builtin_tools::profile::{
+    ColumnType, Count, Encoding, FileKind, FileProfile, Structure, profile_all,
+};
 use tempfile::TempDir;
 
 struct Folder(TempDir);
@@ -319,7 +321,7 @@ fn a_prompt_has_what_matters_first_and_within_its_budget() {
     }
     assert!(manifest.as_text(100).contains("more files"));
     assert_eq!(profile_all([""; 0]).as_text(100), "");
-    let read: levity_dag::Manifest =
+    let read: levity_builtin_tools::profile::Manifest =
         serde_json::from_str(&serde_json::to_string(&manifest).unwrap()).unwrap();
     assert_eq!(read, manifest);
 }
