@@ -17,11 +17,10 @@ use std::sync::{Arc, Once};
 
 use clap::Args;
 use levity::core::{Event, RunId, Status};
-use levity::dag::{
-    FileKind, FileProfile, Plan, PlanView, Session, SessionError, SessionFolder, StepId, Team, TeamInput,
-};
+use levity::dag::{Plan, PlanView, Session, SessionError, SessionFolder, StepId, Team, TeamInput};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
+use levity::tools::profile::{FileKind, FileProfile};
 
 use crate::agent::Common;
 use crate::marks::{OwnJournal, Trust};

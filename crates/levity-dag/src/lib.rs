@@ -45,7 +45,6 @@ mod diff;
 mod executor;
 mod extract;
 mod fault;
-mod files;
 mod finished;
 mod function;
 mod graph;
@@ -73,10 +72,6 @@ pub use catalogue::{
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
-pub use files::{
-    Column, ColumnType, Count, Encoding, FileKind, FileProfile, JsonType, Manifest, Shape, Structure,
-    profile_all,
-};
 pub use finished::{StepReport, TeamAnswer, TeamDetails};
 pub use function::{Function, StepInput};
 pub use graph::Graph;

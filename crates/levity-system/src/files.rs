@@ -93,6 +93,18 @@ pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
     append.append(true).open(path)
 }
 
+/// Opens a file to read it. If a pipe took its place, the call does not wait for a writer.
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    options.open(path)
+}
+
 /// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.
 #[cfg(unix)]
 pub fn warning(folder: &Path) -> Option<String> {
@@ -149,4 +161,17 @@ pub fn warning_of(_: &Path) -> Option<String> {
 #[cfg(not(unix))]
 pub fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::fs::{CWD, mkfifoat};
+
+    #[test]
+    fn open_without_waiting_returns_for_a_pipe_without_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mkfifoat(CWD, &path, 0o600.into()).unwrap();
+        assert!(!super::open_without_waiting(&path).unwrap().metadata().unwrap().is_file());
+    }
 }

@@ -6,7 +6,6 @@ mod agents;
 mod bounds;
 mod catalogue;
 mod crashes;
-mod files;
 mod flow;
 mod guards;
 mod killed;
