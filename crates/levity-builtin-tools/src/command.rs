@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use futures_util::future::{Either, select};
 use levity_core::{Content, Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
 use levity_sandbox::{
-    Command, CommandError, CommandPolicy, Exit, Finished, Limit, Line, Network, ReadScope, Sandbox,
+    Command, CommandError, CommandLimit, CommandLine, CommandOutput, CommandPolicy, Exit, Network, ReadScope,
+    Sandbox,
 };
 use serde_json::{Value, json};
 
@@ -150,10 +151,10 @@ struct Wish {
 }
 
 impl Wish {
-    fn as_line(&self) -> Line<'_> {
+    fn as_line(&self) -> CommandLine<'_> {
         match &self.argv {
-            None => Line::Shell(&self.line),
-            Some(argv) => Line::Argv(argv),
+            None => CommandLine::Shell(&self.line),
+            Some(argv) => CommandLine::Argv(argv),
         }
     }
 
@@ -230,9 +231,9 @@ fn output_schema() -> Value {
     })
 }
 
-fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
+fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     let text = text(finished);
-    if finished.exit == Exit::Limit(Limit::Time) {
+    if finished.exit == Exit::Limit(CommandLimit::Time) {
         let text = format!("the command was not done in time, and was ended; it wrote:\n{text}");
         return Err(ToolError::new(ToolErrorKind::Timeout, text));
     }
@@ -256,7 +257,7 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
 }
 
 /// What the model reads: the output as it is, the errors under a heading, and how it ended.
-fn text(finished: &Finished) -> String {
+fn text(finished: &CommandOutput) -> String {
     let (out, err) = (&finished.stdout.text, &finished.stderr.text);
     let mut text = out.clone();
     if !err.is_empty() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_core::text::{head, json_problem};
 use levity_core::{Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
-use levity_sandbox::{Exit, Finished, Limit, Sandbox, Workspace};
+use levity_sandbox::{CommandLimit, CommandOutput, Exit, Sandbox, Workspace};
 use levity_tools::{FileLoader, LinkedLoader, Loaded, ToolFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -205,7 +205,7 @@ impl Tool for Executable {
 }
 
 /// The result that a program wrote.
-fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
+fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     let said = finished.stderr.to_string();
     let failed = |what: String| match said.trim() {
         "" => ToolError::failed(what),
@@ -213,7 +213,7 @@ fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
     };
     match finished.exit {
         Exit::Code(0) => {}
-        Exit::Limit(limit @ (Limit::Time | Limit::CpuTime)) => {
+        Exit::Limit(limit @ (CommandLimit::Time | CommandLimit::CpuTime)) => {
             return Err(ToolError::new(ToolErrorKind::Timeout, format!("it was ended: {limit}")));
         }
         exit => return Err(failed(format!("the program failed: {exit}"))),

@@ -82,7 +82,7 @@ enum Command {
     /// Have a goal worked on by a researcher, a coder and a reviewer, led by a router.
     Swarm(Box<swarm::SwarmArgs>),
     /// Say what really keeps commands in a folder on this system.
-    Sandbox(tools::SandboxReport),
+    Sandbox(tools::SandboxArgs),
 }
 
 fn main() -> ExitCode {

@@ -270,14 +270,14 @@ fn context(workspace: &Workspace, quiet: bool) -> ContextFiles {
 
 /// How `levity sandbox` is called.
 #[derive(Args)]
-pub(crate) struct SandboxReport {
+pub(crate) struct SandboxArgs {
     /// The folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
 }
 
 /// Prints what holds commands here.
-pub(crate) fn report(args: &SandboxReport) -> ExitCode {
+pub(crate) fn report(args: &SandboxArgs) -> ExitCode {
     let sandbox = Workspace::open(&args.folder).map_err(|error| chain(&error)).and_then(|workspace| {
         Sandbox::builder(workspace).at_least(Level::Open).build().map_err(|error| chain(&error))
     });

@@ -25,7 +25,7 @@
 //!
 //! | part | what it does | who uses it |
 //! |---|---|---|
-//! | [`Message`] | reads and writes messages | bridge |
+//! | [`RpcMessage`] | reads and writes messages | bridge |
 //! | [`LineBuffer`], [`LineWriter`] | one message a line, within a limit, never torn | MCP client, MCP server |
 //! | [`find_id`] | the id of a message that cannot be read whole | MCP client, MCP server |
 //! | [`PendingCalls`] | calls that wait for an answer | MCP client, [`Peer`] |
@@ -53,7 +53,7 @@ mod writer;
 pub use edge::{EDGE, find_id};
 pub use inflight::{InflightRequest, InflightRequests};
 pub use line::{Line, LineBuffer};
-pub use message::{MalformedMessage, Message};
+pub use message::{MalformedMessage, RpcMessage};
 pub use peer::{CallError, Peer, PeerOutbox};
 pub use pending::{PendingCall, PendingCalls};
 pub use writer::{LineWriter, WriterEnd};

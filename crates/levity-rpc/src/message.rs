@@ -10,7 +10,7 @@ const MAX_ID: usize = 128;
 
 /// A message of the other side.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Message {
+pub enum RpcMessage {
     /// A call that wants an answer.
     Request {
         /// A number or a short text, which the answer repeats.
@@ -47,7 +47,7 @@ pub struct MalformedMessage {
     pub message: String,
 }
 
-impl Message {
+impl RpcMessage {
     /// Reads a message, strictly.
     ///
     /// # Errors
@@ -113,13 +113,13 @@ impl Message {
     }
 }
 
-fn answer(id: Option<Value>, mut message: Map<String, Value>) -> Message {
+fn answer(id: Option<Value>, mut message: Map<String, Value>) -> RpcMessage {
     let id = id.and_then(|id| serde_json::from_value(id).ok());
     let result = match message.remove("error") {
         Some(error) => Err(error),
         None => Ok(message.remove("result").unwrap_or_default()),
     };
-    Message::Answer { id, result }
+    RpcMessage::Answer { id, result }
 }
 
 /// The id, if there is one; nothing if it is none that can be.
@@ -138,23 +138,27 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, code: ErrorCode, id: &Value) {
-        let wrong = Message::parse(text).unwrap_err();
+        let wrong = RpcMessage::parse(text).unwrap_err();
         assert_eq!((wrong.code, &wrong.id), (code.0, id), "{text}");
     }
 
     #[test]
     fn kinds_of_messages_are_told_apart() {
-        let request = Message::parse(r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"b":1}}"#).unwrap();
-        assert_eq!(request, Message::Request { id: json!("a"), method: "m".into(), params: json!({"b": 1}) });
-        let told = Message::parse(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap();
-        assert_eq!(told, Message::Notification { method: "m".into(), params: json!({}) });
+        let request =
+            RpcMessage::parse(r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"b":1}}"#).unwrap();
+        assert_eq!(
+            request,
+            RpcMessage::Request { id: json!("a"), method: "m".into(), params: json!({"b": 1}) }
+        );
+        let told = RpcMessage::parse(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap();
+        assert_eq!(told, RpcMessage::Notification { method: "m".into(), params: json!({}) });
         let (id, error) = (Some(RequestId::Number(1)), json!({"code": 1}));
         for (text, id, result) in [
             (r#"{"jsonrpc":"2.0","id":1,"result":2}"#, id.clone(), Ok(json!(2))),
             (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#, id, Err(error)),
             (r#"{"jsonrpc":"2.0","id":1.5,"result":null}"#, None, Ok(Value::Null)),
         ] {
-            assert_eq!(Message::parse(text).unwrap(), Message::Answer { id, result }, "{text}");
+            assert_eq!(RpcMessage::parse(text).unwrap(), RpcMessage::Answer { id, result }, "{text}");
         }
     }
 
@@ -162,17 +166,17 @@ mod tests {
     fn message_that_was_written_is_read_unchanged() {
         let (id, params) = (json!(7), json!({"a": [1]}));
         assert_eq!(
-            Message::parse(&Message::request(7, "m", &params)),
-            Ok(Message::Request { id: id.clone(), method: "m".into(), params: params.clone() })
+            RpcMessage::parse(&RpcMessage::request(7, "m", &params)),
+            Ok(RpcMessage::Request { id: id.clone(), method: "m".into(), params: params.clone() })
         );
         assert_eq!(
-            Message::parse(&Message::notification("m", &params)),
-            Ok(Message::Notification { method: "m".into(), params: params.clone() })
+            RpcMessage::parse(&RpcMessage::notification("m", &params)),
+            Ok(RpcMessage::Notification { method: "m".into(), params: params.clone() })
         );
         for result in [Ok(&params), Err(&params)] {
-            let read = Message::parse(&Message::answer(&id, result));
+            let read = RpcMessage::parse(&RpcMessage::answer(&id, result));
             let result = result.cloned().map_err(Clone::clone);
-            assert_eq!(read, Ok(Message::Answer { id: Some(RequestId::Number(7)), result }));
+            assert_eq!(read, Ok(RpcMessage::Answer { id: Some(RequestId::Number(7)), result }));
         }
     }
 
@@ -195,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_refusal_quotes_nothing_of_the_message() {
-        let error = Message::parse(r#"{"jsonrpc": "2.0", "hush" "hush"}"#).unwrap_err().message;
+        let error = RpcMessage::parse(r#"{"jsonrpc": "2.0", "hush" "hush"}"#).unwrap_err().message;
         assert!(error.contains("line 1") && !error.contains("hush"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::mcp::RequestId;
-use crate::{Message, PendingCalls};
+use crate::{PendingCalls, RpcMessage};
 
 /// How many messages wait to be sent.
 const WAITING: usize = 64;
@@ -83,7 +83,7 @@ impl Peer {
     /// When the other side refuses, the message is too large, or the connection breaks.
     pub async fn call(&self, method: &str, params: &Value) -> Result<Value, CallError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let text = Message::request(id, method, params);
+        let text = RpcMessage::request(id, method, params);
         let (size, limit) = (text.len(), self.limit.load(Ordering::Relaxed));
         if size > limit {
             return Err(CallError::TooLarge { size, limit });
@@ -99,9 +99,9 @@ impl Peer {
     }
 
     /// Takes in a text of the other side. An answer goes to its caller; anything else that can be read is returned.
-    pub fn receive(&self, text: &str) -> Option<Message> {
-        match Message::parse(text).ok()? {
-            Message::Answer { id, result } => {
+    pub fn receive(&self, text: &str) -> Option<RpcMessage> {
+        match RpcMessage::parse(text).ok()? {
+            RpcMessage::Answer { id, result } => {
                 let call = self.pending.take(&id?)?;
                 // Whoever called may have left.
                 let _ = call.value.send(result.map_err(CallError::Refused));
@@ -145,7 +145,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.peer.pending.remove(&RequestId::Number(self.id)).is_some() {
-            let text = Message::notification(self.peer.cancel, &json!({"id": self.id}));
+            let text = RpcMessage::notification(self.peer.cancel, &json!({"id": self.id}));
             let _ = self.peer.send.try_send((None, text));
         }
     }
@@ -159,8 +159,8 @@ mod tests {
 
     use super::*;
 
-    fn sent(outbox: &mut PeerOutbox) -> Message {
-        Message::parse(&outbox.next().now_or_never().flatten().unwrap()).unwrap()
+    fn sent(outbox: &mut PeerOutbox) -> RpcMessage {
+        RpcMessage::parse(&outbox.next().now_or_never().flatten().unwrap()).unwrap()
     }
 
     #[tokio::test]
@@ -169,8 +169,8 @@ mod tests {
         let params = json!({});
         let (mut one, mut two) = (pin!(peer.call("a", &params)), pin!(peer.call("b", &params)));
         assert!((&mut one).now_or_never().is_none() && (&mut two).now_or_never().is_none());
-        assert!(matches!(sent(&mut outbox), Message::Request { id, .. } if id == 1));
-        assert!(matches!(sent(&mut outbox), Message::Request { id, .. } if id == 2));
+        assert!(matches!(sent(&mut outbox), RpcMessage::Request { id, .. } if id == 1));
+        assert!(matches!(sent(&mut outbox), RpcMessage::Request { id, .. } if id == 2));
         let answers = [
             r#"{"jsonrpc":"2.0","id":3,"result":"nobody asked"}"#,
             r#"{"jsonrpc":"2.0","id":"2","result":"two"}"#,
@@ -184,15 +184,15 @@ mod tests {
         assert_eq!(two.await, Ok(json!("two")));
         assert_eq!(one.await, Err(CallError::Refused(json!({"code": 7}))));
         let told = peer.receive(r#"{"jsonrpc":"2.0","method":"news","params":{}}"#);
-        assert!(matches!(told, Some(Message::Notification { .. })));
+        assert!(matches!(told, Some(RpcMessage::Notification { .. })));
     }
 
     #[tokio::test]
     async fn a_dropped_call_is_cancelled_and_its_answer_is_nobodys() {
         let (peer, mut outbox) = Peer::new("cancel");
         assert!(peer.call("slow", &json!({})).now_or_never().is_none());
-        assert!(matches!(sent(&mut outbox), Message::Request { .. }));
-        let cancelled = Message::Notification { method: "cancel".into(), params: json!({"id": 1}) };
+        assert!(matches!(sent(&mut outbox), RpcMessage::Request { .. }));
+        let cancelled = RpcMessage::Notification { method: "cancel".into(), params: json!({"id": 1}) };
         assert_eq!(sent(&mut outbox), cancelled);
         assert_eq!(peer.receive(r#"{"jsonrpc":"2.0","id":1,"result":1}"#), None);
         assert!(peer.pending.is_empty());

@@ -25,8 +25,8 @@ use linux as system;
 use portable as system;
 
 pub use builder::{Network, Sandbox, SandboxBuilder};
-pub use captured::{Captured, Stream};
+pub use captured::{CapturedOutput, Stream};
 pub use error::{CommandError, SandboxError};
-pub use finished::{Exit, Finished, Limit};
-pub use report::{Guard, How, Level, Report};
+pub use finished::{CommandLimit, CommandOutput, Exit};
+pub use report::{Level, Mechanism, Protection, SandboxReport};
 pub use run::Command;

@@ -40,17 +40,17 @@ mod workspace;
 
 #[cfg(feature = "commands")]
 pub use command::{
-    Captured, Command, CommandError, Exit, Finished, Guard, How, Level, Limit, Network, Report, Sandbox,
-    SandboxBuilder, SandboxError, Stream,
+    CapturedOutput, Command, CommandError, CommandLimit, CommandOutput, Exit, Level, Mechanism, Network,
+    Protection, Sandbox, SandboxBuilder, SandboxError, SandboxReport, Stream,
 };
 pub use levity_core::Permit;
 #[cfg(feature = "net")]
 pub use net::{
-    AddressError, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard, NetGuardBuilder, Reply,
-    Resolver, Resolving, SystemResolver,
+    AddressError, AddressResolver, Body, CheckedUrl, GuardedClient, GuardedGet, NetError, NetGuard,
+    NetGuardBuilder, Reply, Resolving, SystemResolver,
 };
-pub use policy::{CommandPolicy, Line, ReadScope};
+pub use policy::{CommandLine, CommandPolicy, ReadScope};
 pub use workspace::{
-    Change, ChangeKind, Dir, Entry, Excerpt, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
-    WorkspaceBuilder, WriteOptions, Written,
+    Change, ChangeKind, Dir, Excerpt, FolderEntry, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
+    WorkspaceBuilder, WriteOptions, WrittenFile,
 };

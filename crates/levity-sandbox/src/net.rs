@@ -12,4 +12,4 @@ pub use builder::NetGuardBuilder;
 pub use client::{Body, GuardedClient, GuardedGet, Reply};
 pub use error::{AddressError, NetError};
 pub use guard::{CheckedUrl, NetGuard};
-pub use resolve::{Resolver, Resolving, SystemResolver};
+pub use resolve::{AddressResolver, Resolving, SystemResolver};

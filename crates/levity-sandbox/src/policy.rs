@@ -67,7 +67,7 @@ struct CommandRule {
 
 /// A command as a model wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line<'a> {
+pub enum CommandLine<'a> {
     /// A program and its arguments.
     Argv(&'a [String]),
     /// A line for the shell.
@@ -138,23 +138,23 @@ impl CommandPolicy {
     }
 
     /// Decides on a command. One that is allowed and has a [`read_scope`](Self::read_scope) must run read-only.
-    pub fn judge(&self, line: Line<'_>) -> Permit {
+    pub fn judge(&self, line: CommandLine<'_>) -> Permit {
         self.judge_at(".", line)
     }
 
     /// Decides on a command that begins in a folder of the working directory.
-    pub fn judge_in(&self, dir: &str, line: Line<'_>) -> Permit {
+    pub fn judge_in(&self, dir: &str, line: CommandLine<'_>) -> Permit {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
 
     /// What a command reads whose programs are allowed only because they read; `None` for all others. It depends on the command and the
     /// rules alone, not on files, so it is the same when the command runs as when it was decided on.
-    pub fn read_scope(&self, line: Line<'_>) -> Option<ReadScope> {
+    pub fn read_scope(&self, line: CommandLine<'_>) -> Option<ReadScope> {
         self.read_scope_in(".", line)
     }
 
     /// The same for a command that begins in a folder of the working directory.
-    pub fn read_scope_in(&self, dir: &str, line: Line<'_>) -> Option<ReadScope> {
+    pub fn read_scope_in(&self, dir: &str, line: CommandLine<'_>) -> Option<ReadScope> {
         if self.otherwise.is_some() || self.judge_folder(dir) != Permit::Allow {
             return None;
         }
@@ -166,7 +166,7 @@ impl CommandPolicy {
     /// The programs of a command, which begins in a folder, that no rule names and that only read, or run another program. They
     /// are known by their names alone. So whoever runs the command without [`read_scope`](Self::read_scope) must keep it from
     /// other programs with these names (`Command::take_from_system`).
-    pub fn readers_in(&self, dir: &str, line: Line<'_>) -> Vec<String> {
+    pub fn readers_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
         let mut scene = Scene::new(dir, false);
         self.judge_scene(line, &mut scene);
         scene.readers.into_iter().collect()
@@ -174,14 +174,14 @@ impl CommandPolicy {
 
     /// Why a command that begins in a folder may not run, even if a person says so; `None` for all others. Like
     /// [`read_scope`](Self::read_scope), it looks at no file.
-    pub fn denial_in(&self, dir: &str, line: Line<'_>) -> Option<String> {
+    pub fn denial_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
         match self.judge_folder(dir).and(self.judge_scene(line, &mut Scene::new(dir, false))) {
             Permit::Deny { reason } => Some(reason),
             _ => None,
         }
     }
 
-    fn judge_at(&self, dir: &str, line: Line<'_>) -> Permit {
+    fn judge_at(&self, dir: &str, line: CommandLine<'_>) -> Permit {
         self.judge_scene(line, &mut Scene::new(dir, true))
     }
 

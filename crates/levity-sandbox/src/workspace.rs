@@ -30,7 +30,7 @@ pub use builder::WorkspaceBuilder;
 use change::Listeners;
 pub use change::{Change, ChangeKind};
 use deny::Deny;
-pub use dir::{Dir, Entry, Listing};
+pub use dir::{Dir, FolderEntry, Listing};
 pub use error::PathError;
 pub use file::{Excerpt, OpenFile};
 pub use meta::{Kind, Metadata};
@@ -41,7 +41,7 @@ pub(crate) use targets::Identity;
 use targets::Targets;
 #[cfg(all(feature = "commands", target_os = "linux"))]
 pub(crate) use tree::Tree;
-pub use write::{WriteOptions, Written};
+pub use write::{WriteOptions, WrittenFile};
 
 /// A folder whose files may be touched, and no others. Cloning costs nothing.
 ///

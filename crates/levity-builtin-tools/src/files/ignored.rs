@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use levity_sandbox::{Dir, Entry, Kind};
+use levity_sandbox::{Dir, FolderEntry, Kind};
 
 use super::walk::is_heavy;
 
@@ -39,9 +39,9 @@ struct Layer {
 
 impl Ignored {
     /// The rules below `dir`; its entries, where they are known, spare it from being asked for files that are not there.
-    pub(super) fn enter(&self, dir: &Dir, entries: Option<&[Entry]>) -> Self {
+    pub(super) fn enter(&self, dir: &Dir, entries: Option<&[FolderEntry]>) -> Self {
         let rules = |name: &str| {
-            let is_file = |entry: &Entry| entry.name == name && entry.kind == Kind::File;
+            let is_file = |entry: &FolderEntry| entry.name == name && entry.kind == Kind::File;
             let may_be_there = entries.is_none_or(|entries| entries.iter().any(is_file));
             may_be_there.then(|| self.read(dir, name)).flatten()
         };

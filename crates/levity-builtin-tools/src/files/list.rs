@@ -108,7 +108,7 @@ impl List<'_> {
         Ok(())
     }
 
-    fn open(&mut self, mut folder: Folder) -> (Folder, std::vec::IntoIter<levity_sandbox::Entry>) {
+    fn open(&mut self, mut folder: Folder) -> (Folder, std::vec::IntoIter<levity_sandbox::FolderEntry>) {
         let listing = folder.list(&self.filter).unwrap_or_default();
         self.complete &= !listing.truncated;
         self.unreadable += listing.unreadable;
@@ -116,7 +116,7 @@ impl List<'_> {
     }
 
     /// Adds an entry; false if there is no room for it.
-    fn add(&mut self, folder: &Folder, path: String, entry: &levity_sandbox::Entry) -> bool {
+    fn add(&mut self, folder: &Folder, path: String, entry: &levity_sandbox::FolderEntry) -> bool {
         let cost = path.len() + 24;
         if self.entries.len() >= self.max || cost > self.room {
             self.complete = false;

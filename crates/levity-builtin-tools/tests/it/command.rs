@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use levity_builtin_tools::RunCommand;
 use levity_core::{CancelToken, Permit, Progress, Tool, ToolCall, ToolCx, ToolErrorKind, ToolResult};
-use levity_sandbox::{CommandPolicy, Level, Line, Sandbox, SandboxBuilder, Workspace};
+use levity_sandbox::{CommandLine, CommandPolicy, Level, Sandbox, SandboxBuilder, Workspace};
 use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 use serde_json::{Value, json};
@@ -153,8 +153,8 @@ async fn the_policy_is_asked() {
     let (tool, policy) = (tool(&folder, |builder| builder), CommandPolicy::default());
     let argv = ["git".to_owned(), "push".to_owned()];
     for (args, line) in [
-        (json!({"command": "ls | rm -r x"}), Line::Shell("ls | rm -r x")),
-        (json!({"command": "git", "args": ["push"]}), Line::Argv(&argv)),
+        (json!({"command": "ls | rm -r x"}), CommandLine::Shell("ls | rm -r x")),
+        (json!({"command": "git", "args": ["push"]}), CommandLine::Argv(&argv)),
     ] {
         assert_eq!(tool.permit(&args), policy.judge(line));
     }

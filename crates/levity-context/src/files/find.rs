@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use levity_sandbox::{Entry, Kind, PathError, Workspace};
+use levity_sandbox::{FolderEntry, Kind, PathError, Workspace};
 
 use super::ContextFiles;
 use super::read::reason;
@@ -120,7 +120,7 @@ impl Walk<'_> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry, name: String, depth: usize) {
+    fn entry(&mut self, entry: &FolderEntry, name: String, depth: usize) {
         let (space, path) = (&self.files.space, format!("{}/{name}", self.files.folder));
         let is_text = entry.name.ends_with(".md");
         match entry.kind {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use levity_sandbox::{Dir, Entry, Kind};
+use levity_sandbox::{Dir, FolderEntry, Kind};
 
 /// How much of one file of rules is read, in bytes. What is made of rules takes a hundred times the room, and time.
 const MAX_FILE: u64 = 64 << 10;
@@ -28,7 +28,7 @@ struct Rules {
 
 impl Ignored {
     /// The rules in a folder, of which at most `left` bytes are read.
-    pub(super) fn enter(&self, dir: &Dir, entries: &[Entry], left: &mut u64) -> Self {
+    pub(super) fn enter(&self, dir: &Dir, entries: &[FolderEntry], left: &mut u64) -> Self {
         let is_there =
             |name: &str| entries.iter().any(|entry| entry.name == name && entry.kind == Kind::File);
         let own = FILES.map(|name| is_there(name).then(|| read(dir, name, left)).flatten());

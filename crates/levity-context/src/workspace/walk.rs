@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use levity_core::WorkspaceView;
-use levity_sandbox::{Entry, Kind, PathError, Workspace};
+use levity_sandbox::{FolderEntry, Kind, PathError, Workspace};
 
 use super::FileList;
 use super::ignored::{Ignored, MAX_RULES};
@@ -69,7 +69,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry, path: String, ignored: &Ignored, depth: usize) {
+    fn take(&mut self, entry: &FolderEntry, path: String, ignored: &Ignored, depth: usize) {
         let is_file = match entry.kind {
             Kind::File => true,
             Kind::Link => self.space.metadata(&path).is_ok_and(|meta| meta.kind() == Kind::File),

@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::error::SandboxError;
 use super::limits::Limits;
 use super::private::Private;
-use super::report::{Level, Report};
+use super::report::{Level, SandboxReport};
 use super::run::Command;
 use super::system::System;
 use crate::Workspace;
@@ -52,7 +52,7 @@ pub(super) struct Inner {
     pub(super) limits: Limits,
     network: Network,
     pub(super) system: System,
-    pub(super) report: Report,
+    pub(super) report: SandboxReport,
     // Removed after all else.
     _private: Private,
 }
@@ -69,7 +69,7 @@ impl Sandbox {
     }
 
     /// What really holds commands here.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &SandboxReport {
         &self.0.report
     }
 

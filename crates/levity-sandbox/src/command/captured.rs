@@ -14,21 +14,21 @@ pub enum Stream {
 /// is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Captured {
+pub struct CapturedOutput {
     /// The text. What was not UTF-8 is replaced.
     pub text: String,
     /// How many bytes are missing.
     pub left_out: u64,
 }
 
-impl Captured {
+impl CapturedOutput {
     /// Whether something is missing.
     pub fn is_cut(&self) -> bool {
         self.left_out > 0
     }
 }
 
-impl fmt::Display for Captured {
+impl fmt::Display for CapturedOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
@@ -103,7 +103,7 @@ impl Keep {
         self.left_out += (gone + bytes.len() - kept.len()) as u64;
     }
 
-    pub(super) fn finish(self) -> Captured {
+    pub(super) fn finish(self) -> CapturedOutput {
         let Self { mut head, mut tail, mut left_out, .. } = self;
         // A character that was cut begins with bytes that cannot begin one.
         while left_out > 0 && tail.front().is_some_and(|byte| byte & 0xC0 == 0x80) {
@@ -116,7 +116,7 @@ impl Keep {
         let (front, back) = tail.as_slices();
         let tail = [front, back].concat();
         head.push_str(&String::from_utf8_lossy(&tail));
-        Captured { text: head, left_out }
+        CapturedOutput { text: head, left_out }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::report::{Level, Report};
+use super::report::{Level, SandboxReport};
 
 /// Why there is no sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum SandboxError {
         /// What is missing, in words.
         missing: String,
         /// What there is.
-        report: Box<Report>,
+        report: Box<SandboxReport>,
     },
     /// A place that commands may use is not there.
     #[error("`{}` cannot be opened up to commands", .0.display())]

@@ -1,23 +1,23 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::captured::Captured;
+use super::captured::CapturedOutput;
 
 /// What became of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Finished {
+pub struct CommandOutput {
     /// How it ended.
     pub exit: Exit,
     /// What it wrote.
-    pub stdout: Captured,
+    pub stdout: CapturedOutput,
     /// What it wrote of errors.
-    pub stderr: Captured,
+    pub stderr: CapturedOutput,
     /// How long it took.
     pub time: Duration,
 }
 
-impl Finished {
+impl CommandOutput {
     /// Whether it ended by itself, and with 0.
     pub fn is_success(&self) -> bool {
         self.exit == Exit::Code(0)
@@ -33,7 +33,7 @@ pub enum Exit {
     /// By a signal.
     Signal(i32),
     /// By a limit of the sandbox.
-    Limit(Limit),
+    Limit(CommandLimit),
     /// By the sandbox, which could not count its processes: one cannot be looked at, since the system's `/proc` hides it, or
     /// `/proc` could not be read.
     Uncounted,
@@ -55,7 +55,7 @@ impl fmt::Display for Exit {
 /// What a command took too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Limit {
+pub enum CommandLimit {
     /// Time on the clock.
     Time,
     /// CPU time.
@@ -68,7 +68,7 @@ pub enum Limit {
     FileSize,
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for CommandLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Time => "time",

@@ -28,7 +28,7 @@ impl fmt::Display for Level {
 /// By what something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum How {
+pub enum Mechanism {
     /// Landlock, a part of the Linux kernel that restricts files.
     Landlock {
         /// Its version in this kernel.
@@ -52,7 +52,7 @@ pub enum How {
     ProcessGroup,
 }
 
-impl fmt::Display for How {
+impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Landlock { abi } => write!(f, "Landlock {abi}"),
@@ -71,22 +71,22 @@ impl fmt::Display for How {
 /// Whether something is held, and by what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Guard {
+pub struct Protection {
     /// Whether it holds. What only helps a little does not.
     pub holds: bool,
     /// By what, whether or not it is enough.
-    pub by: Vec<How>,
+    pub by: Vec<Mechanism>,
     /// What is missing, or left open on purpose.
     pub note: Option<&'static str>,
 }
 
-impl Guard {
+impl Protection {
     #[cfg(target_os = "linux")]
-    pub(super) fn held(by: impl Into<Vec<How>>) -> Self {
+    pub(super) fn held(by: impl Into<Vec<Mechanism>>) -> Self {
         Self { holds: true, by: by.into(), note: None }
     }
 
-    pub(super) fn open(by: impl Into<Vec<How>>, note: &'static str) -> Self {
+    pub(super) fn open(by: impl Into<Vec<Mechanism>>, note: &'static str) -> Self {
         Self { holds: false, by: by.into(), note: Some(note) }
     }
 
@@ -97,7 +97,7 @@ impl Guard {
     }
 }
 
-impl fmt::Display for Guard {
+impl fmt::Display for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.holds { "held" } else { "not held" })?;
         for (index, how) in self.by.iter().enumerate() {
@@ -112,35 +112,35 @@ impl fmt::Display for Guard {
 /// Its `Display` is a table for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct SandboxReport {
     /// All of it in a word.
     pub level: Level,
     /// Files outside the workspace and the places that were opened up: not read, not changed.
-    pub files: Guard,
+    pub files: Protection,
     /// Files of the workspace that it denies: not read, not changed.
-    pub hidden: Guard,
+    pub hidden: Protection,
     /// The network.
-    pub network: Guard,
+    pub network: Protection,
     /// Every process of a command ends with it, whatever it does.
-    pub processes: Guard,
+    pub processes: Protection,
     /// Processes that are none of the command's: not seen, not signalled.
-    pub others: Guard,
+    pub others: Protection,
     /// Memory of all its processes together.
-    pub memory: Guard,
+    pub memory: Protection,
     /// The number of its processes.
-    pub process_count: Guard,
+    pub process_count: Protection,
     /// CPU time of all its processes together.
-    pub cpu_time: Guard,
+    pub cpu_time: Protection,
     /// The size of a file.
-    pub file_size: Guard,
+    pub file_size: Protection,
     /// Commands that are run [read-only](crate::Command::read_only): they change nothing, reach no network, and read no file that
     /// the workspace denies.
-    pub read_only: Guard,
+    pub read_only: Protection,
 }
 
-impl Report {
+impl SandboxReport {
     /// Each guard with the name of what it guards.
-    pub fn guards(&self) -> [(&'static str, &Guard); 10] {
+    pub fn guards(&self) -> [(&'static str, &Protection); 10] {
         [
             ("files", &self.files),
             ("hidden files", &self.hidden),
@@ -188,13 +188,13 @@ impl Report {
                 "other processes",
             ],
         };
-        let lacks = |(name, guard): &(&str, &Guard)| !guard.holds && needed.contains(name);
+        let lacks = |(name, guard): &(&str, &Protection)| !guard.holds && needed.contains(name);
         let lacking = self.guards().into_iter().filter(lacks);
         lacking.map(|(name, guard)| format!("{name} {guard}")).collect::<Vec<_>>().join("; ")
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:16} {}", "level", self.level)?;
         self.guards().iter().try_for_each(|(name, guard)| write!(f, "\n{name:16} {guard}"))

@@ -11,7 +11,7 @@ use super::builder::Sandbox;
 use super::captured::Stream;
 use super::environment::Environment;
 use super::error::CommandError;
-use super::finished::Finished;
+use super::finished::CommandOutput;
 use super::limits::Limits;
 
 pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
@@ -130,7 +130,7 @@ impl Command {
     ///
     /// # Panics
     /// When the function given to [`on_output`](Self::on_output) did.
-    pub async fn run(self) -> Result<Finished, CommandError> {
+    pub async fn run(self) -> Result<CommandOutput, CommandError> {
         let Self { sandbox, order } = self;
         let setup = |source| CommandError::Setup { step: "a pipe", source };
         // Whoever watches the command kills it when this end is closed, also because this process died.

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::error::NetError;
 use super::guard::{NetGuard, Rules};
 use super::host::Pattern;
-use super::resolve::{Resolver, SystemResolver};
+use super::resolve::{AddressResolver, SystemResolver};
 
 /// Makes a [`NetGuard`].
 #[must_use]
@@ -97,7 +97,7 @@ impl NetGuardBuilder {
     }
 
     /// Who finds the addresses of a name; the operating system by default.
-    pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
+    pub fn resolver(mut self, resolver: impl AddressResolver + 'static) -> Self {
         self.rules.resolver = Arc::new(resolver);
         self
     }

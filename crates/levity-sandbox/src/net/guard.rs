@@ -10,7 +10,7 @@ use super::builder::NetGuardBuilder;
 use super::client::GuardedClient;
 use super::error::{AddressError, NetError};
 use super::host::{Pattern, is_local, normal};
-use super::resolve::Resolver;
+use super::resolve::AddressResolver;
 
 /// The longest URL that is read.
 const MAX_URL: usize = 8 * 1024;
@@ -39,7 +39,7 @@ pub(super) struct Rules {
     pub(super) time_limit: Duration,
     pub(super) max_redirects: usize,
     pub(super) user_agent: String,
-    pub(super) resolver: Arc<dyn Resolver>,
+    pub(super) resolver: Arc<dyn AddressResolver>,
 }
 
 impl NetGuard {
@@ -100,7 +100,7 @@ impl NetGuard {
         &self.0.user_agent
     }
 
-    pub(super) fn resolver(&self) -> &dyn Resolver {
+    pub(super) fn resolver(&self) -> &dyn AddressResolver {
         &*self.0.resolver
     }
 

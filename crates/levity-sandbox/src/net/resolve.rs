@@ -10,7 +10,7 @@ use reqwest::dns::{Addrs, Name, Resolve};
 use super::error::AddressError;
 use super::guard::NetGuard;
 
-/// What a [`Resolver`] returns.
+/// What a [`AddressResolver`] returns.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
 /// Finds the addresses of a name.
@@ -18,7 +18,7 @@ pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + 
 /// # Contract
 /// - It is asked once per connection, and what it says is looked at: it need not be trusted.
 /// - No addresses, or an error, means that the name leads nowhere.
-pub trait Resolver: Send + Sync {
+pub trait AddressResolver: Send + Sync {
     /// The addresses of `host`, in the order in which they are to be tried.
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a>;
 }
@@ -27,7 +27,7 @@ pub trait Resolver: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
-impl Resolver for SystemResolver {
+impl AddressResolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
         Box::pin(
             async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|found| found.ip()).collect()) },

@@ -8,7 +8,7 @@ use super::option_search::OptionSearch;
 use super::read_only::{heeds_options_of_patterns, is_filter, only_reads, reads_named_by_file, shows_files};
 use super::restrict::without_global_options;
 use super::shell::{self, Simple, Word};
-use super::{CommandPolicy, Line, Permit, ReadScope};
+use super::{CommandLine, CommandPolicy, Permit, ReadScope};
 
 /// How deep shells and wrappers may be nested.
 pub(super) const MAX_DEPTH: usize = 8;
@@ -123,10 +123,10 @@ impl CommandPolicy {
     }
 
     /// Decides on a line. One whose programs have more rights than to read is allowed only as plain words.
-    pub(super) fn judge_scene(&self, line: Line<'_>, scene: &mut Scene) -> Permit {
+    pub(super) fn judge_scene(&self, line: CommandLine<'_>, scene: &mut Scene) -> Permit {
         let ruling = match line {
-            Line::Argv(words) => self.judge_words(words, scene),
-            Line::Shell(line) => match literal::parse(line) {
+            CommandLine::Argv(words) => self.judge_words(words, scene),
+            CommandLine::Shell(line) => match literal::parse(line) {
                 Ok(commands) if line.len() <= shell::MAX_LINE => self.judge_commands(&commands, 0, scene),
                 Ok(_) => self.unclear(shell::TOO_LONG),
                 Err(sign) => {

@@ -1,4 +1,4 @@
-use super::{CommandPolicy, Line, Permit, ReadScope};
+use super::{CommandLine, CommandPolicy, Permit, ReadScope};
 
 mod git;
 mod hidden;
@@ -9,7 +9,7 @@ mod shells;
 
 #[track_caller]
 fn check(policy: &CommandPolicy, line: &str, expected: &str) {
-    let ruling = match policy.judge(Line::Shell(line)) {
+    let ruling = match policy.judge(CommandLine::Shell(line)) {
         Permit::Allow => "allow",
         Permit::Ask { .. } => "ask",
         Permit::Deny { .. } => "deny",
@@ -123,13 +123,13 @@ fn read_scope_is_what_a_line_needs() {
         ("cat /etc/passwd", None),
         ("cat $X", None),
     ] {
-        assert_eq!(policy.read_scope(Line::Shell(line)), scope, "{line}");
-        let ruling = policy.judge(Line::Shell(line));
+        assert_eq!(policy.read_scope(CommandLine::Shell(line)), scope, "{line}");
+        let ruling = policy.judge(CommandLine::Shell(line));
         assert_eq!(ruling == Permit::Allow, scope.is_some() || line.starts_with("make |") || line == "make");
     }
-    assert_eq!(CommandPolicy::allow_all().read_scope(Line::Shell("cat a")), None);
-    assert_eq!(CommandPolicy::ask_all().read_scope(Line::Shell("cat a")), None);
-    assert_eq!(policy.read_scope_in("../a", Line::Shell("cat a")), None);
+    assert_eq!(CommandPolicy::allow_all().read_scope(CommandLine::Shell("cat a")), None);
+    assert_eq!(CommandPolicy::ask_all().read_scope(CommandLine::Shell("cat a")), None);
+    assert_eq!(policy.read_scope_in("../a", CommandLine::Shell("cat a")), None);
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn rule_without_words_allows_nothing() {
         for policy in [CommandPolicy::new().allow(empty), read] {
             check(&policy, "rm a", "ask");
             check(&policy, "ls", "allow");
-            assert_eq!(policy.read_scope(Line::Shell("ls")), Some(ReadScope::Files));
+            assert_eq!(policy.read_scope(CommandLine::Shell("ls")), Some(ReadScope::Files));
         }
         check(&CommandPolicy::deny_all().allow(empty), "ls", "deny");
         check(&CommandPolicy::ask_all().allow(empty).allow("ls"), "ls", "allow");
@@ -447,7 +447,7 @@ fn denied_files_and_folders_are_asked_about() {
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     check(&policy, "cat a", "allow");
     check(&policy, "cat .env", "ask");
-    let judge = |policy: &CommandPolicy, dir| policy.judge_in(dir, Line::Shell("cat config"));
+    let judge = |policy: &CommandPolicy, dir| policy.judge_in(dir, CommandLine::Shell("cat config"));
     assert_eq!(judge(&policy, "src"), Permit::Allow);
     assert_eq!(judge(&policy, "."), Permit::Allow);
     for dir in [".git", "sub/.git", "../other", "/etc", ".ssh"] {
@@ -460,7 +460,7 @@ fn denied_files_and_folders_are_asked_about() {
 fn words_are_judged_as_they_are() {
     let judge = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        CommandPolicy::new().judge(Line::Argv(&words))
+        CommandPolicy::new().judge(CommandLine::Argv(&words))
     };
     assert_eq!(judge(&["cat", "a; rm b"]), Permit::Allow);
     assert_eq!(judge(&["echo", "$(rm a)"]), Permit::Allow);
@@ -491,5 +491,5 @@ fn many_folders_in_a_line_take_no_longer_than_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     // With every `cd`, the folders that are possible would double.
-    assert!(matches!(policy.judge(Line::Shell(&format!("{line}strings *"))), Permit::Ask { .. }));
+    assert!(matches!(policy.judge(CommandLine::Shell(&format!("{line}strings *"))), Permit::Ask { .. }));
 }

@@ -18,7 +18,7 @@ pub struct Dir {
 /// What a folder holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct FolderEntry {
     /// Its name.
     pub name: String,
     /// What it is.
@@ -30,7 +30,7 @@ pub struct Entry {
 #[non_exhaustive]
 pub struct Listing {
     /// Those that may be touched, by name.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FolderEntry>,
     /// Whether there are more than were asked for.
     pub truncated: bool,
     /// How many have a name that is no UTF-8, and are left out.
@@ -71,7 +71,7 @@ impl Dir {
                 return false;
             }
             if let Some(kind) = kind.or_else(|| self.kind(name)) {
-                listing.entries.push(Entry { name: name.to_owned(), kind });
+                listing.entries.push(FolderEntry { name: name.to_owned(), kind });
             }
             true
         });

@@ -48,7 +48,7 @@ impl WriteOptions {
 /// What became of a file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Written {
+pub struct WrittenFile {
     /// Where it is, relative to the workspace, with no link in it.
     pub path: String,
     /// Whether there was no such file before.
@@ -60,7 +60,7 @@ impl Workspace {
     ///
     /// # Errors
     /// As [`write_with`](Self::write_with).
-    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<Written, PathError> {
+    pub fn write(&self, path: &str, bytes: &[u8]) -> Result<WrittenFile, PathError> {
         self.write_with(path, bytes, WriteOptions::new())
     }
 
@@ -70,7 +70,12 @@ impl Workspace {
     /// # Errors
     /// When the workspace is read-only, the path leaves it, is denied or no regular file, or the disk is full.
     /// Nothing is changed then.
-    pub fn write_with(&self, path: &str, bytes: &[u8], options: WriteOptions) -> Result<Written, PathError> {
+    pub fn write_with(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        options: WriteOptions,
+    ) -> Result<WrittenFile, PathError> {
         self.writable(path)?;
         let place = self.0.place(path, Way { follow: true, parents: options.parents })?;
         let old = old_mode(path, &place)?;
@@ -81,7 +86,7 @@ impl Workspace {
             sys::sync_dir(&place.dir).map_err(|fail| error(path, Want::Pass, fail))?;
         }
         self.0.listeners.tell(&place.path, ChangeKind::Written);
-        Ok(Written { path: place.path, created: old.is_none() })
+        Ok(WrittenFile { path: place.path, created: old.is_none() })
     }
 }
 

@@ -13,7 +13,7 @@ mod mounts;
 mod plain;
 
 use arena::Arena;
-use levity_sandbox::{How, Level, SandboxBuilder};
+use levity_sandbox::{Level, Mechanism, SandboxBuilder};
 
 /// The means that a rung does without.
 const RUNGS: [&[&str]; 9] = [
@@ -40,10 +40,13 @@ async fn the_report_says_what_is_left_out() {
         println!("without {rung:?}:\n{report}\n");
         assert!(report.memory.holds && report.process_count.holds && report.cpu_time.holds, "{report}");
         // A means that is there is worth something.
-        let new = |how: &How| matches!(how, How::Landlock { abi } if *abi >= 3);
+        let new = |how: &Mechanism| matches!(how, Mechanism::Landlock { abi } if *abi >= 3);
         assert!(report.files.holds || !report.files.by.iter().any(new), "{report}");
-        assert!(report.network.holds || !report.network.by.contains(&How::Seccomp), "{report}");
-        assert!(report.processes.holds || !report.processes.by.contains(&How::ProcessNamespace), "{report}");
+        assert!(report.network.holds || !report.network.by.contains(&Mechanism::Seccomp), "{report}");
+        assert!(
+            report.processes.holds || !report.processes.by.contains(&Mechanism::ProcessNamespace),
+            "{report}"
+        );
         if rung.contains(&"landlock") {
             assert!(!report.files.holds, "{report}");
             assert!(report.level < Level::Guarded, "{report}");

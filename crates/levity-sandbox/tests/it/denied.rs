@@ -11,7 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Level, Line, Permit, ReadScope, Sandbox, Workspace};
+use levity_sandbox::{CommandLine, CommandPolicy, Level, Permit, ReadScope, Sandbox, Workspace};
 use tempfile::TempDir;
 
 const SECRET: &str = "hush-7c1f";
@@ -149,13 +149,13 @@ pub(crate) fn has_git() -> bool {
 
 #[track_caller]
 fn asks(policy: &CommandPolicy, line: &str) {
-    let ruling = policy.judge(Line::Shell(line));
+    let ruling = policy.judge(CommandLine::Shell(line));
     assert!(matches!(ruling, Permit::Ask { .. }), "{line}: {ruling:?}");
 }
 
 #[track_caller]
 fn allows(policy: &CommandPolicy, line: &str) {
-    assert_eq!(policy.judge(Line::Shell(line)), Permit::Allow, "{line}");
+    assert_eq!(policy.judge(CommandLine::Shell(line)), Permit::Allow, "{line}");
 }
 
 /// Lines that read a secret where nothing holds them.
@@ -400,7 +400,7 @@ async fn read_only_command_reads_other_files_without_a_question() {
     let arena = Arena::new();
     for line in LINES {
         allows(&arena.policy, line);
-        assert_eq!(arena.policy.read_scope(Line::Shell(line)), Some(ReadScope::Files), "{line}");
+        assert_eq!(arena.policy.read_scope(CommandLine::Shell(line)), Some(ReadScope::Files), "{line}");
     }
     for (name, sandbox) in sandboxes(&arena.space) {
         for (line, text) in LINES.iter().zip(run_all(&sandbox, LINES).await) {
@@ -435,7 +435,7 @@ fn reading_denied_file_by_its_name_is_asked_about() {
     ] {
         asks(&arena.policy, line);
     }
-    let judge = |dir: &str, line: &str| arena.policy.judge_in(dir, Line::Shell(line));
+    let judge = |dir: &str, line: &str| arena.policy.judge_in(dir, CommandLine::Shell(line));
     assert_eq!(judge("open", "cat a.txt"), Permit::Allow);
     for (dir, line) in [("src", "cat deep/.env"), (".git", "cat config"), ("../other", "ls"), ("/etc", "ls")]
     {
@@ -585,7 +585,7 @@ async fn no_line_of_programs_and_spellings_shows_a_secret() {
     let pairs = PROGRAMS.iter().flat_map(|program| SPELLINGS.iter().map(move |it| format!("{program} {it}")));
     let lines: Vec<String> = pairs.collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let is_allowed = |line: &&&str| arena.policy.judge(Line::Shell(line)) == Permit::Allow;
+    let is_allowed = |line: &&&str| arena.policy.judge(CommandLine::Shell(line)) == Permit::Allow;
     let allowed = lines.iter().filter(is_allowed).count();
     assert!(allowed > 500, "only {allowed} lines were allowed: the test has lost its point");
     for (name, sandbox) in sandboxes(&arena.space) {

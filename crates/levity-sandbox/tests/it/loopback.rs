@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use levity_sandbox::{NetGuard, NetGuardBuilder, Resolver, Resolving};
+use levity_sandbox::{AddressResolver, NetGuard, NetGuardBuilder, Resolving};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -152,7 +152,7 @@ impl Names {
     }
 }
 
-impl Resolver for Names {
+impl AddressResolver for Names {
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
         Box::pin(async move {
             let mut names = self.0.lock().unwrap();

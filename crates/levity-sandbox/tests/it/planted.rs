@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Level, Line, Permit, ReadScope, Sandbox, Workspace};
+use levity_sandbox::{CommandLine, CommandPolicy, Level, Permit, ReadScope, Sandbox, Workspace};
 use tempfile::TempDir;
 
 /// A workspace with a repository in it, and a place outside where a planted program leaves its mark.
@@ -309,9 +309,9 @@ async fn read_only_line_runs_no_program_that_a_computed_path_names() {
         }
         for computing in COMPUTING {
             for line in [format!("bash -c \"{computing}; ls; cat\""), format!("{computing}; ls; cat a.txt")] {
-                assert_eq!(policy.judge(Line::Shell(&line)), Permit::Allow, "{line}");
+                assert_eq!(policy.judge(CommandLine::Shell(&line)), Permit::Allow, "{line}");
                 // The rule for `ls` gives such a line no rights, and it never runs where nothing holds it.
-                assert_eq!(policy.read_scope(Line::Shell(&line)), Some(ReadScope::Files), "{line}");
+                assert_eq!(policy.read_scope(CommandLine::Shell(&line)), Some(ReadScope::Files), "{line}");
                 sandbox.shell(&line).read_only().run().await.unwrap();
                 assert!(!arena.is_marked(), "without {without:?}: {line}");
             }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use levity_sandbox::{CommandPolicy, Line, Permit, Workspace, WorkspaceBuilder};
+use levity_sandbox::{CommandLine, CommandPolicy, Permit, Workspace, WorkspaceBuilder};
 
 /// Pieces that lines are made of: harmless and evil programs, and all that a shell reads between them.
 const PIECES: &[&str] = &[
@@ -209,7 +209,7 @@ fn allowed_lines_run_only_what_reads() {
         for _ in 0..pieces {
             line.push_str(PIECES[dice.roll(PIECES.len())]);
         }
-        if policy.judge(Line::Shell(&line)) != Permit::Allow {
+        if policy.judge(CommandLine::Shell(&line)) != Permit::Allow {
             continue;
         }
         allowed += 1;
@@ -269,7 +269,7 @@ fn allowed_words_before_a_redirection_are_read_by_shells_as_they_were_judged() {
         for (first, second) in PARTS.iter().flat_map(|first| PARTS.map(|second| (first, second))) {
             for after in [">&1", "</dev/null", ">/dev/null cat", "<&1 a"] {
                 let line = format!("{before}{first}{second}{after}");
-                if policy.judge(Line::Shell(&line)) != Permit::Allow {
+                if policy.judge(CommandLine::Shell(&line)) != Permit::Allow {
                     continue;
                 }
                 allowed += 1;
@@ -301,7 +301,7 @@ fn check_lines(policy: &CommandPolicy, lines: impl Iterator<Item = String>) -> u
     let shells: Vec<&str> =
         ["/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists()).collect();
     let mut allowed = 0;
-    for line in lines.filter(|line| policy.judge(Line::Shell(line)) == Permit::Allow) {
+    for line in lines.filter(|line| policy.judge(CommandLine::Shell(line)) == Permit::Allow) {
         allowed += 1;
         for shell in &shells {
             run_in(shell, &line, &work, &bin, &ran);
@@ -375,11 +375,11 @@ proptest::proptest! {
     #[test]
     fn any_text_is_judged(line in "\\PC{0,200}|[ -~\n\t]{0,400}|[$(){}`'\"\\\\;&|<>#! a\n]{0,200}") {
         let policy = CommandPolicy::new();
-        let ruling = policy.judge(Line::Shell(&line));
+        let ruling = policy.judge(CommandLine::Shell(&line));
         // A second program that is surely asked about is never hidden by what stands before it, unless that is
         // a quote or a comment that goes on.
         if ruling == Permit::Allow && !line.contains('#') {
-            let both = policy.judge(Line::Shell(&format!("{line}\nevil")));
+            let both = policy.judge(CommandLine::Shell(&format!("{line}\nevil")));
             proptest::prop_assert_ne!(both, Permit::Allow, "{:?}", line);
         }
     }
@@ -392,8 +392,8 @@ fn call_with_long_arguments_is_asked_about_like_a_long_line() {
         let words = ["cat".to_owned(), "a".repeat(size)];
         let expected =
             if size == 100 { Permit::Allow } else { Permit::ask("it is too long to be looked into") };
-        assert_eq!(policy.judge(Line::Argv(&words)), expected);
-        assert_eq!(policy.judge(Line::Shell(&words.join(" "))), expected);
+        assert_eq!(policy.judge(CommandLine::Argv(&words)), expected);
+        assert_eq!(policy.judge(CommandLine::Shell(&words.join(" "))), expected);
     }
 }
 

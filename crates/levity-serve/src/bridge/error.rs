@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_malformed_message_is_refused_by_its_code() {
-        let kind = |text| Error::from(levity_rpc::Message::parse(text).unwrap_err()).kind();
+        let kind = |text| Error::from(levity_rpc::RpcMessage::parse(text).unwrap_err()).kind();
         assert_eq!(kind("{"), ErrorKind::Parse);
         assert_eq!(kind("[]"), ErrorKind::Request);
         assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#), ErrorKind::Invalid);

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::routing::any;
 use http::StatusCode;
 use levity_core::CancelToken;
-use levity_rpc::Message;
+use levity_rpc::RpcMessage;
 use levity_sandbox::Workspace;
 use serde_json::Value;
 use tokio::sync::{Semaphore, broadcast};
@@ -203,7 +203,7 @@ impl Inner {
 
     /// Tells all clients but one.
     pub(super) fn spread(&self, from: Option<u64>, method: &str, params: &Value) {
-        let text = Message::notification(method, params).into();
+        let text = RpcMessage::notification(method, params).into();
         let _ = self.news.send(News { from, text });
     }
 

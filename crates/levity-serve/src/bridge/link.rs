@@ -151,7 +151,7 @@ async fn drive(
 }
 
 fn take(text: &str, peer: &Peer, told: &broadcast::Sender<Arc<Value>>) {
-    if let Some(rpc::Message::Notification { method, params }) = peer.receive(text)
+    if let Some(rpc::RpcMessage::Notification { method, params }) = peer.receive(text)
         && told.receiver_count() > 0
     {
         let _ = told.send(Arc::new(json!({"jsonrpc": "2.0", "method": method, "params": params})));

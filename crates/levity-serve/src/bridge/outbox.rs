@@ -86,7 +86,7 @@ impl Outbox {
             Ok(news) if news.from == Some(self.number) => None,
             Ok(news) => Some(Message::Text((&*news.text).into())),
             Err(RecvError::Lagged(count)) => {
-                let told = rpc::Message::notification("fs/missed", &json!({"count": count}));
+                let told = rpc::RpcMessage::notification("fs/missed", &json!({"count": count}));
                 Some(Message::Text(told.into()))
             }
             // The host is there as long as its clients are.
@@ -102,9 +102,9 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
         let text = match follow.reader.next().await? {
             Item::Event { id, json } => event(task, id.as_deref(), &json),
             Item::Missed(count) => {
-                rpc::Message::notification("agent/missed", &json!({"task": task, "count": count}))
+                rpc::RpcMessage::notification("agent/missed", &json!({"task": task, "count": count}))
             }
-            Item::Reset => rpc::Message::notification("agent/reset", &json!({"task": task})),
+            Item::Reset => rpc::RpcMessage::notification("agent/reset", &json!({"task": task})),
         };
         Some((text, follow))
     })
@@ -112,7 +112,7 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
 
 /// The event is put in as it was written down once.
 fn event(task: &str, id: Option<&str>, json: &[u8]) -> String {
-    let head = rpc::Message::notification("agent/event", &json!({"task": task, "id": id, "event": null}));
+    let head = rpc::RpcMessage::notification("agent/event", &json!({"task": task, "id": id, "event": null}));
     let event = String::from_utf8_lossy(json);
     let cut = head.len() - "null}}".len();
     format!("{}{event}}}}}", &head[..cut])

@@ -141,8 +141,8 @@ struct Asked {
 impl Desk {
     /// Begins what a message asks for, or answers at once.
     fn take(self: &Arc<Self>, text: &str, under_way: &mut JoinSet<()>) -> Option<Outgoing> {
-        match rpc::Message::parse(text) {
-            Ok(rpc::Message::Request { id, method, params }) => {
+        match rpc::RpcMessage::parse(text) {
+            Ok(rpc::RpcMessage::Request { id, method, params }) => {
                 // At once: the next message may take it back.
                 let Some(running) = self.calls.begin(&id) else {
                     let most = self.host.limits.requests;
@@ -152,14 +152,14 @@ impl Desk {
                 under_way.spawn(self.clone().work(Asked { id, method, params, running }));
                 None
             }
-            Ok(rpc::Message::Notification { method, params }) => {
+            Ok(rpc::RpcMessage::Notification { method, params }) => {
                 if let (CANCEL, Some(id)) = (&*method, params.get("id")) {
                     self.calls.cancel(id);
                 }
                 None
             }
             // A host asks nothing.
-            Ok(rpc::Message::Answer { .. }) => None,
+            Ok(rpc::RpcMessage::Answer { .. }) => None,
             Err(wrong) => Some(answered(&wrong.id.clone(), &Err(wrong.into()))),
         }
     }

@@ -1,7 +1,7 @@
 //! What the bridge puts into messages: parameters and errors.
 
 use levity_core::text::json_problem;
-use levity_rpc::Message;
+use levity_rpc::RpcMessage;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ pub(super) fn params<T: DeserializeOwned>(method: &str, params: Value) -> Result
 
 pub(super) fn answer(id: &Value, result: &Result<Value>) -> String {
     match result {
-        Ok(value) => Message::answer(id, Ok(value)),
-        Err(error) => Message::answer(id, Err(&error.to_json())),
+        Ok(value) => RpcMessage::answer(id, Ok(value)),
+        Err(error) => RpcMessage::answer(id, Err(&error.to_json())),
     }
 }
 

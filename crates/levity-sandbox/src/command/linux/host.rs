@@ -11,7 +11,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
 
 use super::job::Record;
 use super::watch::time;
-use crate::command::captured::{Captured, Decoder, Keep, Stream};
+use crate::command::captured::{CapturedOutput, Decoder, Keep, Stream};
 use crate::command::launch;
 use crate::command::run::Listener;
 
@@ -91,7 +91,7 @@ impl Intake {
         }
     }
 
-    pub(super) fn finish(mut self, listener: &mut Ear) -> Captured {
+    pub(super) fn finish(mut self, listener: &mut Ear) -> CapturedOutput {
         let rest = self.decoder.finish();
         self.keep.push(&rest);
         self.hand_on(&rest, listener);

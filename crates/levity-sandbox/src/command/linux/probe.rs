@@ -20,7 +20,7 @@ use crate::command::error::SandboxError;
 use crate::command::launch;
 use crate::command::limits::Limits;
 use crate::command::private::Private;
-use crate::command::report::{Guard, How, Level, Report};
+use crate::command::report::{Level, Mechanism, Protection, SandboxReport};
 
 /// What was found out.
 #[derive(Clone, Copy, Debug)]
@@ -174,35 +174,41 @@ fn failed(step: Step, errno: i32) -> io::Error {
 }
 
 /// What the means are worth.
-pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> Report {
-    Report {
+pub(super) fn report(setup: &Setup, means: &Means, tried: Tried) -> SandboxReport {
+    SandboxReport {
         level: Level::Open,
         files: files(means, tried),
         hidden: hidden(means),
         network: network(setup, means, tried),
         processes: processes(means, tried),
         others: others(means, tried),
-        memory: watched(tried, &[How::Rlimit]),
+        memory: watched(tried, &[Mechanism::Rlimit]),
         process_count: process_count(means, tried),
-        cpu_time: watched(tried, &[How::Rlimit]),
+        cpu_time: watched(tried, &[Mechanism::Rlimit]),
         file_size: file_size(tried),
-        read_only: Guard::default(),
+        read_only: Protection::default(),
     }
     .ranked()
 }
 
 /// Whether commands can be run read-only, found out by a run that tries to do more.
-pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> Guard {
+pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> Protection {
     let means = &system.means;
     if means.landlock == 0 || !means.seccomp {
-        return Guard::open([], "Landlock and seccomp are needed");
+        return Protection::open([], "Landlock and seccomp are needed");
     }
-    let by = [How::Landlock { abi: means.landlock }, How::Seccomp];
+    let by = [Mechanism::Landlock { abi: means.landlock }, Mechanism::Seccomp];
     if system.holds_programs() {
-        return Guard::open(by, "the workspace holds the system's programs, which could not be executed");
+        return Protection::open(
+            by,
+            "the workspace holds the system's programs, which could not be executed",
+        );
     }
     let Some(reading) = system.try_reading() else {
-        return Guard::open(by, "the workspace has too many files, or cannot be searched for denied ones");
+        return Protection::open(
+            by,
+            "the workspace has too many files, or cannot be searched for denied ones",
+        );
     };
     let needed = [
         found::LANDLOCK,
@@ -214,118 +220,125 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
         found::SOCKETS_HELD,
     ];
     match try_out(system, limits, private, Some(&reading)) {
-        Ok(tried) if needed.into_iter().all(|bit| tried.has(bit)) => Guard::held(by),
-        _ => Guard::open(by, "a command that was to read only could do more"),
+        Ok(tried) if needed.into_iter().all(|bit| tried.has(bit)) => Protection::held(by),
+        _ => Protection::open(by, "a command that was to read only could do more"),
     }
 }
 
-fn files(means: &Means, tried: Tried) -> Guard {
+fn files(means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
     if means.landlock > 0 {
-        by.push(How::Landlock { abi: means.landlock });
+        by.push(Mechanism::Landlock { abi: means.landlock });
     }
     if means.frozen {
-        by.push(How::MountNamespace);
+        by.push(Mechanism::MountNamespace);
     }
     let (reads, writes) = (tried.has(found::READS_HELD), tried.has(found::WRITES_HELD));
     if !writes {
-        return Guard::open(by, "files outside can be read and changed");
+        return Protection::open(by, "files outside can be read and changed");
     }
     if !reads {
-        return Guard::open(by, "files outside can be read");
+        return Protection::open(by, "files outside can be read");
     }
     // Before the third version a file that may be read could be emptied; mounts and filters see to that.
     let emptied = means.landlock < 3 && !means.frozen && (!means.seccomp || is_root());
     if emptied {
-        return Guard::open(by, "files outside that may be read can be emptied");
+        return Protection::open(by, "files outside that may be read can be emptied");
     }
     if means.frozen {
-        return Guard::held(by);
+        return Protection::held(by);
     }
-    Guard::held(by).noted("modes, owners and times of files outside can be changed")
+    Protection::held(by).noted("modes, owners and times of files outside can be changed")
 }
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn hidden(means: &Means) -> Guard {
+fn hidden(means: &Means) -> Protection {
     if means.hidden {
-        return Guard::held([How::MountNamespace]);
+        return Protection::held([Mechanism::MountNamespace]);
     }
-    Guard::open([], "denied files of the workspace can be read by commands")
+    Protection::open([], "denied files of the workspace can be read by commands")
 }
 
-fn network(setup: &Setup, means: &Means, tried: Tried) -> Guard {
+fn network(setup: &Setup, means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
     if means.own_network {
-        by.push(How::NetworkNamespace);
+        by.push(Mechanism::NetworkNamespace);
     }
     if means.seccomp {
-        by.push(How::Seccomp);
+        by.push(Mechanism::Seccomp);
     }
     let is_open = setup.network == Network::Any;
     if !is_open && !tried.has(found::NETWORK_HELD) {
-        return Guard::open(by, "the network can be reached");
+        return Protection::open(by, "the network can be reached");
     }
     // Whatever of the network is asked for: these lead to the host itself.
     if !means.seccomp || !tried.has(found::SOCKETS_HELD) {
-        return Guard::open(by, "services of the host can be reached through sockets in the file system");
+        return Protection::open(
+            by,
+            "services of the host can be reached through sockets in the file system",
+        );
     }
-    if is_open { Guard::held(by).noted("open, as was asked for") } else { Guard::held(by) }
+    if is_open { Protection::held(by).noted("open, as was asked for") } else { Protection::held(by) }
 }
 
-fn processes(means: &Means, tried: Tried) -> Guard {
-    let mut by = vec![if means.is_apart() { How::ProcessNamespace } else { How::Adoption }];
+fn processes(means: &Means, tried: Tried) -> Protection {
+    let mut by = vec![if means.is_apart() { Mechanism::ProcessNamespace } else { Mechanism::Adoption }];
     if !means.is_apart() && means.seccomp {
-        by.push(How::ProcessGroup);
+        by.push(Mechanism::ProcessGroup);
     }
     if !tried.killed_whole {
-        return Guard::open(by, "a process that detaches itself lives on");
+        return Protection::open(by, "a process that detaches itself lives on");
     }
     if !means.is_apart() && !tried.has(found::SIGNALS_HELD) {
-        return Guard::open(by, "a command can kill what watches it");
+        return Protection::open(by, "a command can kill what watches it");
     }
-    Guard::held(by)
+    Protection::held(by)
 }
 
-fn others(means: &Means, tried: Tried) -> Guard {
+fn others(means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
     if means.is_apart() {
-        by.push(How::ProcessNamespace);
+        by.push(Mechanism::ProcessNamespace);
     }
     if means.landlock > 0 {
-        by.push(How::Landlock { abi: means.landlock });
+        by.push(Mechanism::Landlock { abi: means.landlock });
     }
     let unseen = means.own_proc || means.landlock > 0;
     let safe = means.is_apart() || (means.landlock >= 6 && tried.has(found::SIGNALS_HELD));
     match (unseen, safe) {
         // Landlock does not know of limits and priorities.
         (true, true) if !means.is_apart() && !means.seccomp => {
-            Guard::open(by, "limits of processes of the same user can be changed")
+            Protection::open(by, "limits of processes of the same user can be changed")
         }
-        (true, true) => Guard::held(by),
-        (true, false) => Guard::open(by, "processes of the same user can be signalled"),
-        (false, true) => Guard::open(by, "other processes can be seen"),
+        (true, true) => Protection::held(by),
+        (true, false) => Protection::open(by, "processes of the same user can be signalled"),
+        (false, true) => Protection::open(by, "other processes can be seen"),
         (false, false) => {
-            Guard::open(by, "other processes can be seen, and those of the same user signalled")
+            Protection::open(by, "other processes can be seen, and those of the same user signalled")
         }
     }
 }
 
-fn watched(tried: Tried, more: &[How]) -> Guard {
-    let by = [more, &[How::Watcher]].concat();
-    if tried.has(found::COUNTED) { Guard::held(by) } else { Guard::open(more, "processes cannot be counted") }
+fn watched(tried: Tried, more: &[Mechanism]) -> Protection {
+    let by = [more, &[Mechanism::Watcher]].concat();
+    if tried.has(found::COUNTED) {
+        Protection::held(by)
+    } else {
+        Protection::open(more, "processes cannot be counted")
+    }
 }
 
 /// What the kernel keeps is for all tasks, so it is wider; it bounds what is faster than the watcher.
-fn process_count(means: &Means, tried: Tried) -> Guard {
+fn process_count(means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
     if means.own_pids {
-        by.push(How::ProcessNamespace);
+        by.push(Mechanism::ProcessNamespace);
     }
     if means.apart == Apart::UserNamespaces && !is_root() {
-        by.push(How::Rlimit);
+        by.push(Mechanism::Rlimit);
     }
     watched(tried, &by)
 }
@@ -347,11 +360,11 @@ pub(super) fn pid_max(tasks: u64) -> u64 {
     (tasks + 301).max(processors * 8).clamp(301, 4 << 20)
 }
 
-fn file_size(tried: Tried) -> Guard {
+fn file_size(tried: Tried) -> Protection {
     if tried.has(found::FILE_SIZE_HELD) {
-        Guard::held([How::Rlimit])
+        Protection::held([Mechanism::Rlimit])
     } else {
-        Guard::open([], "it has no limit")
+        Protection::open([], "it has no limit")
     }
 }
 

@@ -30,11 +30,11 @@ use crate::command::builder::Setup;
 use crate::command::captured::Stream;
 use crate::command::environment::Environment;
 use crate::command::error::{CommandError, SandboxError};
-use crate::command::finished::{Exit, Finished, Limit};
+use crate::command::finished::{CommandLimit, CommandOutput, Exit};
 use crate::command::launch::{self, Strings};
 use crate::command::limits::Limits;
 use crate::command::private::{Private, RunFolder};
-use crate::command::report::Report;
+use crate::command::report::SandboxReport;
 use crate::command::run::{Control, Order};
 
 /// How often denied files are looked for when they are moved meanwhile.
@@ -60,7 +60,10 @@ pub(in crate::command) struct System {
 }
 
 impl System {
-    pub(in crate::command) fn new(setup: Setup, private: &Private) -> Result<(Self, Report), SandboxError> {
+    pub(in crate::command) fn new(
+        setup: Setup,
+        private: &Private,
+    ) -> Result<(Self, SandboxReport), SandboxError> {
         let (means, tried) = probe::means(&setup, private)?;
         let mut report = probe::report(&setup, &means, tried);
         let limits = setup.limits;
@@ -98,7 +101,11 @@ impl System {
     }
 
     /// Runs a command to its end.
-    pub(in crate::command) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
+    pub(in crate::command) fn run(
+        &self,
+        order: &Order,
+        control: &Control,
+    ) -> Result<CommandOutput, CommandError> {
         #[expect(
             clippy::disallowed_methods,
             reason = "how long a process took is known from a real clock only"
@@ -139,7 +146,7 @@ impl System {
         };
         let exit = outcome(&records, &covers, &program, &dir)?;
         ear.pass_on_panic();
-        Ok(Finished { exit, stdout: out, stderr: err, time: start.elapsed() })
+        Ok(CommandOutput { exit, stdout: out, stderr: err, time: start.elapsed() })
     }
 
     /// What must be hidden from a command, and a mark that it is hidden, to hold while the command runs.
@@ -388,7 +395,7 @@ fn perform(
     mut job: Job,
     mut wires: Wires,
     ear: &mut Ear,
-) -> Result<(Vec<Record>, crate::Captured, crate::Captured), CommandError> {
+) -> Result<(Vec<Record>, crate::CapturedOutput, crate::CapturedOutput), CommandError> {
     job.note_descriptors();
     let (flags, time) = (job.means.flags(), job.time_ms);
     let pid = launch::spawn(flags, &mut job, inside::watcher);
@@ -491,10 +498,10 @@ fn not_hidden(path: &[u8], errno: Errno) -> io::Error {
 
 fn exit(status: i32, limit: u8) -> Exit {
     match limit {
-        limit::TIME => return Exit::Limit(Limit::Time),
-        limit::CPU => return Exit::Limit(Limit::CpuTime),
-        limit::MEMORY => return Exit::Limit(Limit::Memory),
-        limit::PROCESSES => return Exit::Limit(Limit::Processes),
+        limit::TIME => return Exit::Limit(CommandLimit::Time),
+        limit::CPU => return Exit::Limit(CommandLimit::CpuTime),
+        limit::MEMORY => return Exit::Limit(CommandLimit::Memory),
+        limit::PROCESSES => return Exit::Limit(CommandLimit::Processes),
         limit::UNCOUNTED => return Exit::Uncounted,
         _ => {}
     }
@@ -502,8 +509,8 @@ fn exit(status: i32, limit: u8) -> Exit {
         return Exit::Code(libc::WEXITSTATUS(status));
     }
     match libc::WTERMSIG(status) {
-        libc::SIGXCPU => Exit::Limit(Limit::CpuTime),
-        libc::SIGXFSZ => Exit::Limit(Limit::FileSize),
+        libc::SIGXCPU => Exit::Limit(CommandLimit::CpuTime),
+        libc::SIGXFSZ => Exit::Limit(CommandLimit::FileSize),
         signal => Exit::Signal(signal),
     }
 }

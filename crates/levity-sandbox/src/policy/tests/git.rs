@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::check;
-use crate::{CommandPolicy, Line, Permit, Workspace};
+use crate::{CommandLine, CommandPolicy, Permit, Workspace};
 
 /// Lines that show something of a repository, or have git run what its settings name.
 const LINES: &[&str] = &[
@@ -105,10 +105,10 @@ fn line_with_git_is_asked_about_whatever_the_repository_says() {
         for policy in [CommandPolicy::new(), CommandPolicy::new().within(&space)] {
             for line in LINES {
                 check(&policy, line, "ask");
-                assert_eq!(policy.read_scope(Line::Shell(line)), None, "{line}");
+                assert_eq!(policy.read_scope(CommandLine::Shell(line)), None, "{line}");
             }
             check(&policy, "git --version", "allow");
-            let Permit::Ask { reason } = policy.judge(Line::Shell("git status")) else { panic!() };
+            let Permit::Ask { reason } = policy.judge(CommandLine::Shell("git status")) else { panic!() };
             assert!(reason.contains("allow it by a rule such as `git status`"), "{reason}");
         }
     }
@@ -143,7 +143,7 @@ fn rule_for_a_command_of_git_allows_no_options_before_it() {
         ("timeout 5 git status", "ask"),
     ] {
         check(&policy, line, expected);
-        assert_eq!(policy.read_scope(Line::Shell(line)), None, "{line}");
+        assert_eq!(policy.read_scope(CommandLine::Shell(line)), None, "{line}");
     }
 }
 

@@ -265,7 +265,9 @@ fn old_version_that_a_file_system_keeps_is_asked_about() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
     let policy = CommandPolicy::new().within(&space);
-    for line in ["cat .zfs/snapshot/monday/.env", "cat src/.snap/monday/a.rs", "ls && cat .snapshot/hourly.0/a.rs"] {
+    for line in
+        ["cat .zfs/snapshot/monday/.env", "cat src/.snap/monday/a.rs", "ls && cat .snapshot/hourly.0/a.rs"]
+    {
         check(&policy, line, "ask");
     }
     check(&policy, "cat src/a.snap", "allow");

@@ -2,7 +2,7 @@
 
 use super::super::{literal, shell};
 use super::check;
-use crate::{CommandPolicy, Line, Permit, ReadScope, Workspace};
+use crate::{CommandLine, CommandPolicy, Permit, ReadScope, Workspace};
 
 /// Lines with programs that rules allow, judged by hand.
 const LINES: &[(&str, &str)] = &[
@@ -186,7 +186,7 @@ fn line_with_more_rights_is_allowed_as_plain_words_only() {
     for (line, expected) in LINES {
         check(&policy(&folder), line, expected);
         let both = format!("{line}\nmake $(pwd)");
-        assert_ne!(policy(&folder).judge(Line::Shell(&both)), Permit::Allow, "{both}");
+        assert_ne!(policy(&folder).judge(CommandLine::Shell(&both)), Permit::Allow, "{both}");
     }
     assert!(LINES.len() > 150);
 }
@@ -207,7 +207,8 @@ fn rule_has_no_say_in_what_only_reads() {
         ("git log | head -3", None),
         ("head -3 # all", Some(ReadScope::Files)),
     ] {
-        let (ruling, found) = (named.judge(Line::Shell(line)), named.read_scope(Line::Shell(line)));
+        let (ruling, found) =
+            (named.judge(CommandLine::Shell(line)), named.read_scope(CommandLine::Shell(line)));
         assert_eq!(ruling == Permit::Allow, !line.starts_with("for"), "{line}");
         assert_eq!(found, scope, "{line}");
     }
@@ -242,11 +243,11 @@ fn reason_says_how_to_write_the_line() {
             "`git` runs programs that a repository's settings name, and can show every file that was ever committed; if you trust the folder, allow it by a rule such as `git status`",
         ),
     ] {
-        assert_eq!(policy(&folder).judge(Line::Shell(line)), Permit::ask(reason), "{line}");
+        assert_eq!(policy(&folder).judge(CommandLine::Shell(line)), Permit::ask(reason), "{line}");
     }
     let named = CommandPolicy::deny_all().allow("make");
     assert_eq!(
-        named.judge(Line::Shell("make # all")),
+        named.judge(CommandLine::Shell("make # all")),
         Permit::deny(
             "it has `#` outside of quotes beside `make`, which a rule allows; write it as plain words"
         )
@@ -266,7 +267,7 @@ fn call_without_a_shell_has_plain_words() {
         (&["env", "make"], false),
     ] {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let ruling = policy(&folder).judge(Line::Argv(&words));
+        let ruling = policy(&folder).judge(CommandLine::Argv(&words));
         assert_eq!(ruling == Permit::Allow, expected, "{words:?}: {ruling:?}");
     }
 }
@@ -326,7 +327,7 @@ fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
             }
         }
         // By itself it is asked about, or the kernel holds it.
-        let scope = policy.read_scope(Line::Shell(line));
+        let scope = policy.read_scope(CommandLine::Shell(line));
         assert!(matches!(scope, None | Some(ReadScope::Files)), "{line}: {scope:?}");
     }
     for line in ["printf '%s\\n' a=b", "test a = b", "printf %d PATH=5"] {

@@ -1,7 +1,7 @@
 //! Words before redirections, which shells read in different ways.
 
 use super::check;
-use crate::{CommandPolicy, Line};
+use crate::{CommandLine, CommandPolicy};
 
 #[test]
 fn word_before_a_redirection_is_a_descriptor_only_as_one_digit() {
@@ -121,7 +121,7 @@ fn word_before_a_redirection_hides_no_denied_command() {
         ("git log 2>&1", "allow"),
     ] {
         check(&policy, line, expected);
-        let denied = policy.denial_in(".", Line::Shell(line));
+        let denied = policy.denial_in(".", CommandLine::Shell(line));
         assert_eq!(denied.is_some(), expected == "deny", "{line}");
     }
     // Nobody is asked where nothing but a rule allows.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::super::literal;
-use crate::{CommandPolicy, Line, Permit, Workspace};
+use crate::{CommandLine, CommandPolicy, Permit, Workspace};
 
 /// Pieces of plain lines.
 const PLAIN: &[&str] = &[
@@ -240,8 +240,8 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
     let (mut dice, mut compared) = (Dice(11), 0);
     for _ in 0..200_000 {
         let line = dice.line();
-        let only_reads = policy.read_scope(Line::Shell(&line)).is_some();
-        if only_reads || policy.judge(Line::Shell(&line)) != Permit::Allow {
+        let only_reads = policy.read_scope(CommandLine::Shell(&line)).is_some();
+        if only_reads || policy.judge(CommandLine::Shell(&line)) != Permit::Allow {
             continue;
         }
         compared += 1;

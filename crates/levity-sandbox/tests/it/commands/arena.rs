@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use levity_sandbox::{CommandError, Finished, Sandbox, SandboxBuilder, Workspace};
+use levity_sandbox::{CommandError, CommandOutput, Sandbox, SandboxBuilder, Workspace};
 use tempfile::TempDir;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -73,7 +73,7 @@ impl Arena {
         self.folder.path().join("outside")
     }
 
-    pub(crate) async fn shell(&self, line: &str) -> Result<Finished, CommandError> {
+    pub(crate) async fn shell(&self, line: &str) -> Result<CommandOutput, CommandError> {
         self.sandbox.shell(line).run().await
     }
 

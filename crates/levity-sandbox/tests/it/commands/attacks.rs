@@ -1,7 +1,7 @@
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use levity_sandbox::{Exit, Report};
+use levity_sandbox::{Exit, SandboxReport};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -23,7 +23,7 @@ enum Needs {
     Watcher,
 }
 
-fn holds(report: &Report, needs: Needs) -> bool {
+fn holds(report: &SandboxReport, needs: Needs) -> bool {
     let by = |name: &str| {
         report.guards().iter().any(|(_, guard)| guard.by.iter().any(|how| how.to_string() == name))
     };

@@ -1,7 +1,7 @@
 use std::fs;
 use std::process::Command;
 
-use levity_sandbox::{How, Sandbox, Workspace};
+use levity_sandbox::{Mechanism, Sandbox, Workspace};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -66,7 +66,7 @@ async fn what_git_executes_is_not_put_in_place_of_what_is_there() {
 async fn host_with_a_mount() {
     let Ok(work) = std::env::var("LEVITY_WORK") else { return };
     let sandbox = Sandbox::builder(Workspace::open(work).unwrap()).build().unwrap();
-    if !sandbox.report().files.by.contains(&How::MountNamespace) {
+    if !sandbox.report().files.by.contains(&Mechanism::MountNamespace) {
         println!("not tried: {}", sandbox.report().files);
         return;
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use levity_sandbox::{Exit, Finished, How, Limit, SandboxBuilder};
+use levity_sandbox::{CommandLimit, CommandOutput, Exit, Mechanism, SandboxBuilder};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -25,7 +25,7 @@ async fn on_all(settings: impl Fn(SandboxBuilder) -> SandboxBuilder, line: &str,
 }
 
 /// Whether a bomb met the bound that the kernel keeps, and was over before the watcher had its turn.
-fn is_refused_by_kernel(finished: &Finished) -> bool {
+fn is_refused_by_kernel(finished: &CommandOutput) -> bool {
     finished.exit == TIME && finished.stderr.text.contains("Cannot fork")
 }
 
@@ -34,10 +34,10 @@ fn small(builder: SandboxBuilder) -> SandboxBuilder {
     builder.processes(16).time(Duration::from_secs(6))
 }
 
-const PROCESSES: Exit = Exit::Limit(Limit::Processes);
-const MEMORY: Exit = Exit::Limit(Limit::Memory);
-const TIME: Exit = Exit::Limit(Limit::Time);
-const CPU: Exit = Exit::Limit(Limit::CpuTime);
+const PROCESSES: Exit = Exit::Limit(CommandLimit::Processes);
+const MEMORY: Exit = Exit::Limit(CommandLimit::Memory);
+const TIME: Exit = Exit::Limit(CommandLimit::Time);
+const CPU: Exit = Exit::Limit(CommandLimit::CpuTime);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_ends() {
@@ -58,7 +58,7 @@ async fn the_kernel_bounds_a_namespace() {
         let arena = Arena::new(rung, |builder| builder.processes(16));
         let by = &arena.sandbox.report().process_count.by;
         let finished = arena.shell("cat /proc/sys/kernel/pid_max").await.unwrap();
-        if !by.contains(&How::ProcessNamespace) || !finished.is_success() {
+        if !by.contains(&Mechanism::ProcessNamespace) || !finished.is_success() {
             println!("without {rung:?} not tried: {by:?}");
             continue;
         }

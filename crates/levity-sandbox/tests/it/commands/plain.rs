@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use levity_sandbox::{Exit, How, Network, Stream};
+use levity_sandbox::{Exit, Mechanism, Network, Stream};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -140,7 +140,7 @@ async fn places_can_be_opened_up() {
 #[tokio::test]
 async fn the_loopback_device_is_the_commands_own() {
     let arena = Arena::new(&[], |builder| builder);
-    if !arena.sandbox.report().network.by.contains(&How::NetworkNamespace) {
+    if !arena.sandbox.report().network.by.contains(&Mechanism::NetworkNamespace) {
         println!("not tried: there is no network namespace");
         return;
     }
@@ -163,7 +163,7 @@ async fn the_network_can_be_opened() {
         assert_eq!(finished.stdout.text, "met", "without {rung:?}: {finished:?}");
         assert!(arena.damage().is_some());
         // What is not the network, but a door to the host, stays shut.
-        if arena.sandbox.report().network.by.contains(&How::Seccomp) {
+        if arena.sandbox.report().network.by.contains(&Mechanism::Seccomp) {
             let code = "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && print 'ESCAPED'";
             let finished = arena.sandbox.command(["perl", "-e", code]).run().await.unwrap();
             assert_eq!(finished.stdout.text, "", "without {rung:?}");
