@@ -20,7 +20,7 @@ const SLACK: Duration = Duration::from_secs(30);
 ///
 /// A command that the policy allows because it only reads runs read-only: the kernel keeps it from changing anything, from the
 /// network and from files that the workspace denies. Where the sandbox cannot do that
-/// ([`Report::read_only`](levity_sandbox::Report::read_only)), a person is asked about every command that reads files and that no rule
+/// ([`SandboxReport::read_only`](levity_sandbox::SandboxReport::read_only)), a person is asked about every command that reads files and that no rule
 /// allows.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 for levity's own protocols: the MCP client, the MCP server and the bridge.
 //!
 //! ```
-//! use levity_rpc::{CallError, Message, Peer};
+//! use levity_rpc::{CallError, RpcMessage, Peer};
 //! use serde_json::json;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -12,7 +12,7 @@
 //! let connection = async {
 //!     // A connection sends what the outbox gives, and hands over what it receives.
 //!     let sent = outbox.next().await.unwrap_or_default();
-//!     assert!(matches!(Message::parse(&sent), Ok(Message::Request { .. })));
+//!     assert!(matches!(RpcMessage::parse(&sent), Ok(RpcMessage::Request { .. })));
 //!     peer.receive(r#"{"jsonrpc": "2.0", "id": 1, "result": 2}"#);
 //! };
 //! let (answer, ()) = tokio::join!(call, connection);

@@ -1,7 +1,7 @@
 //! Files, commands and addresses that a model may touch, and no others.
 //!
 //! ```
-//! use levity_sandbox::{CommandPolicy, Line, PathError, Permit, Workspace};
+//! use levity_sandbox::{CommandPolicy, CommandLine, PathError, Permit, Workspace};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
@@ -12,8 +12,8 @@
 //! assert!(matches!(workspace.read(".env", 1024), Err(PathError::Denied { .. })));
 //!
 //! let policy = CommandPolicy::new();
-//! assert_eq!(policy.judge(Line::Shell("grep -n two notes.txt | head")), Permit::Allow);
-//! assert_ne!(policy.judge(Line::Shell("grep two notes.txt > found")), Permit::Allow);
+//! assert_eq!(policy.judge(CommandLine::Shell("grep -n two notes.txt | head")), Permit::Allow);
+//! assert_ne!(policy.judge(CommandLine::Shell("grep two notes.txt > found")), Permit::Allow);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

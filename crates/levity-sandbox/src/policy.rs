@@ -36,14 +36,14 @@ use crate::workspace::Workspace;
 /// sandbox, also one of a repository that the model made. `git -C DIR status` and `git -c NAME=VALUE status` are still asked about.
 ///
 /// ```
-/// use levity_sandbox::{CommandPolicy, Line, Permit};
+/// use levity_sandbox::{CommandPolicy, CommandLine, Permit};
 ///
 /// let policy = CommandPolicy::new().allow("cargo test").deny("git push", "nothing leaves this machine");
-/// assert_eq!(policy.judge(Line::Shell("ls -l src | head -3")), Permit::Allow);
-/// assert_eq!(policy.judge(Line::Shell("cd core && cargo test --quiet 2>&1 | tail -20")), Permit::Allow);
-/// assert!(matches!(policy.judge(Line::Shell("timeout 60 cargo test")), Permit::Ask { .. }));
-/// assert_eq!(policy.judge(Line::Shell("rm notes.txt")), Permit::ask("`rm` may change something"));
-/// let push = policy.judge(Line::Shell("cargo test && sh -c 'git push'"));
+/// assert_eq!(policy.judge(CommandLine::Shell("ls -l src | head -3")), Permit::Allow);
+/// assert_eq!(policy.judge(CommandLine::Shell("cd core && cargo test --quiet 2>&1 | tail -20")), Permit::Allow);
+/// assert!(matches!(policy.judge(CommandLine::Shell("timeout 60 cargo test")), Permit::Ask { .. }));
+/// assert_eq!(policy.judge(CommandLine::Shell("rm notes.txt")), Permit::ask("`rm` may change something"));
+/// let push = policy.judge(CommandLine::Shell("cargo test && sh -c 'git push'"));
 /// assert_eq!(push, Permit::deny("nothing leaves this machine"));
 /// ```
 ///
