@@ -8,9 +8,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use levity::observe::Lineage;
 use levity::prelude::*;
 use levity::sandbox::Workspace;
-use levity::swarm::{Lineage, ReadyWorkers, Router, Swarm, SwarmNotice};
+use levity::swarm::{ReadyWorkers, Router, Swarm, SwarmNotice};
 use levity::test::ScriptedModel;
 use serde_json::json;
 

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use levity::core::{Event, Hints, Message, Part, Request, Response, Usage};
 use levity::dag::{
-    AgentParts, Catalogue, Error, Plan, PlanNotice, PlanView, Session, SessionFilter, SessionFolder, Step,
-    StepStatus, Strategy, Team, TeamInput,
+    AgentParts, Catalogue, Error, Plan, PlanNotice, Step, StepStatus, Strategy, Team, TeamInput,
 };
 use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::memory::{Recall, Scope};
+use levity::observe::{PlanView, Session, SessionFilter, SessionFolder};
 use levity::prelude::*;
 use levity::python::RunPython;
 use levity::runtime::FileJournal;
@@ -108,7 +108,7 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
     let journal = FileJournal::new(dir.path().join("journal")).unwrap();
     let runtime = Runtime::new().with_journal(journal);
     let team =
-        Team::builder().model(model(ANSWERS)).runtime(runtime).sessions(sessions.clone()).build().unwrap();
+        Team::builder().model(model(ANSWERS)).runtime(runtime).observe(sessions.clone()).build().unwrap();
     let view = Arc::new(Mutex::new(PlanView::new()));
     let watching = view.clone();
     let run = team.run(TeamInput::from("What are the tides like?").files([table]));

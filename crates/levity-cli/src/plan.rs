@@ -17,9 +17,8 @@ use std::sync::{Arc, Once};
 
 use clap::Args;
 use levity::core::{Event, RunId, Status};
-use levity::dag::{
-    FileKind, FileProfile, Plan, PlanView, Session, SessionError, SessionFolder, StepId, Team, TeamInput,
-};
+use levity::dag::{FileKind, FileProfile, Plan, StepId, Team, TeamInput};
+use levity::observe::{PlanView, Session, SessionError, SessionFolder};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 

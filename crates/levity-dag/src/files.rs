@@ -19,7 +19,6 @@ pub use manifest::{Manifest, profile_all};
 pub use table::{Column, ColumnType};
 
 use kind::Found;
-pub(crate) use sample::open;
 use sample::{Sample, Text};
 
 /// What a file is: its kind, its size, how it begins and how it is built.

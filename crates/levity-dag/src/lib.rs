@@ -32,8 +32,8 @@
 //!   change is checked like a plan, and what is finished cannot be touched.
 //! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a crash where it was, and
 //!   nothing that was finished is done again.
-//! - Everything told about a run is in one event stream: [`PlanView`] makes a tree, a summary or a diagram of it, and
-//!   [`SessionFolder`] a file that NetworkX reads.
+//! - Everything told about a run is in one event stream. `levity_observe` makes a tree, a summary, a diagram or a session file
+//!   of it.
 //!
 //! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and randomness in the machine, and
 //! a way to stop one step of a run.
@@ -61,11 +61,9 @@ mod reduce;
 mod run;
 mod schedule;
 mod seed;
-mod session;
 mod step;
 mod task;
 mod team;
-mod view;
 
 pub use catalogue::{
     AgentPart, CatalogEntry, Catalogue, CatalogueError, Missing, NamedPart, Place, Requirement,
@@ -89,12 +87,5 @@ pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Replan, TeamPlanner};
 pub use run::TeamInput;
 pub use seed::{CompletedStep, StartingPlan};
-pub use session::{
-    Session, SessionError, SessionFilter, SessionFolder, SessionInfo, SessionProblem, SessionStep,
-    SessionWriter,
-};
 pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId, StepOptions};
 pub use team::{Team, TeamBuilder};
-pub use view::{
-    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions, one_line,
-};

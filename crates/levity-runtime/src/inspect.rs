@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{Ask, Effect, EffectId, Executor, Journal, Machine, Record, RunId, RuntimeError};
+use levity_core::{
+    Ask, Effect, EffectId, Entry, Event, EventKind, Executor, Journal, Machine, Record, RunId, RuntimeError,
+};
 
 use crate::runnable::Runnable;
 use levity_driver::{Replay, opened, replay};
@@ -25,6 +27,32 @@ pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, Runtim
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
     asks_of(run.clone(), is_over, under_way, what.executor(), what.runtime().journal().clone()).await
+}
+
+/// The events that a fork begins with, as events of its own; `None` when it has begun already.
+pub(crate) async fn fork_history<W: Runnable>(
+    what: &W,
+    run: &RunId,
+    from: &RunId,
+    after: Option<u64>,
+) -> Option<Vec<Event>> {
+    let (journal, now) = (what.runtime().journal(), what.runtime().world().now());
+    if !journal.read(run).await.is_ok_and(|records| records.is_empty()) {
+        return None;
+    }
+    // Errors of the old journal are reported when the run begins.
+    let mut records = journal.read(from).await.unwrap_or_default();
+    match after {
+        Some(last) => records.truncate(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1)),
+        None => records.retain(|record| !matches!(record.entry, Entry::Ended(_))),
+    }
+    let replayed = replay(from, &records, |kind, state| what.restore(kind, state));
+    let events = replayed.map(|replay| replay.events).unwrap_or_default();
+    let ours = |event: Event| {
+        let begins = matches!(event.kind, EventKind::RunStarted { .. });
+        Event::new(run.clone(), event.seq, if begins { now } else { event.at }, event.kind)
+    };
+    Some(events.into_iter().map(ours).collect())
 }
 
 fn asks_of(

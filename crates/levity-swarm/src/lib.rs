@@ -34,7 +34,7 @@
 //! - What a worker is shown, and the order on the [`Bus`], follow from the plan and never from who was faster.
 //! - A run goes on after a crash where it was; nothing that was finished is done again.
 //! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and nothing else.
-//! - One event stream tells of all; [`Lineage`] says whose each event is. One worker can be spoken to, stopped and
+//! - One event stream tells of all; `levity_observe::Lineage` says whose each event is. One worker can be spoken to, stopped and
 //!   answered: [`RunHandle::agent`](levity_runtime::RunHandle::agent).
 //!
 //! What is deliberately absent: talk between workers that are at work at the same time (what one says reaches those who begin
@@ -57,7 +57,6 @@ mod finished;
 mod handoff;
 mod judge;
 mod keywords;
-mod lineage;
 mod machine;
 mod names;
 mod notice;
@@ -81,7 +80,6 @@ pub use debate::Debate;
 pub use finished::{SwarmAnswer, SwarmDetails};
 pub use handoff::{Handoff, HandoffHistory};
 pub use levity_core::{Error, Result};
-pub use lineage::{Lineage, Origin};
 pub use machine::SwarmMachine;
 pub use notice::{FailureAction, PlannedBy, SwarmNotice};
 pub use pattern::Pattern;

@@ -44,6 +44,18 @@ pub fn check_size(file: &File, most: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, problem))
 }
 
+/// Opens a file to read it, without waiting for whoever may write into a pipe that took its place.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    options.open(path)
+}
+
 /// Reads a plain file of at most so many bytes.
 pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // Opening a pipe might never end.

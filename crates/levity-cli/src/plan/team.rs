@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use levity::dag::{AgentPart, AgentParts, Catalogue, SessionFolder, Team, TeamBuilder};
+use levity::dag::{AgentPart, AgentParts, Catalogue, Team, TeamBuilder};
+use levity::observe::SessionFolder;
 use levity::prelude::*;
 use levity::python::RunPython;
 use levity::tools::Policy;
@@ -105,7 +106,7 @@ impl TeamShape {
             team = team.max_turns(turns);
         }
         if let Some(sessions) = sessions {
-            team = team.sessions(sessions.clone());
+            team = team.observe(sessions.clone());
         }
         if self.ask_plan {
             team = team.approve_plans();

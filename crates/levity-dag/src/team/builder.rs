@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use levity_core::{Approver, Error, Guard, Limits, Model, Program, Result, Tool, ToolSource, Toolbox};
 use levity_loop::{Agent, AgentBuilder};
-use levity_runtime::Runtime;
+use levity_runtime::{Observe, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 
 use super::{DISTILLER, Inner, PLANNER, QA, Team};
@@ -15,7 +15,6 @@ use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
 use crate::machine::{PLAN, PlannedBy, Rules, Settings};
 use crate::parts::{AgentParts, Shared};
 use crate::planner::TeamPlanner;
-use crate::session::SessionFolder;
 
 /// Puts a [`Team`] together.
 #[must_use = "a builder does nothing until `build`"]
@@ -36,7 +35,7 @@ pub struct TeamBuilder {
     max_steps: Option<usize>,
     runtime: Option<Runtime>,
     catalogue: Option<(Catalogue, AgentParts)>,
-    sessions: Option<SessionFolder>,
+    observers: Vec<Arc<dyn Observe>>,
 }
 
 impl TeamBuilder {
@@ -52,9 +51,10 @@ impl TeamBuilder {
         self
     }
 
-    /// Keeps a session file of each run.
-    pub fn sessions(mut self, sessions: SessionFolder) -> Self {
-        self.sessions = Some(sessions);
+    /// Has `observe` follow each run from beside it, such as a `levity_observe::SessionFolder`, which keeps a file of each. For a
+    /// single run, use [`Run::observe`](levity_runtime::Run::observe).
+    pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
+        self.observers.push(Arc::new(observe));
         self
     }
 
@@ -230,8 +230,8 @@ impl TeamBuilder {
             me: me.clone(),
         });
         let rules = Arc::new(Rules { known, planner, profiler, code });
-        let (settings, sessions) = (self.settings, self.sessions);
-        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, sessions }) })
+        let (settings, observers) = (self.settings, self.observers);
+        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, observers }) })
     }
 
     /// Builds the agents of a catalogue.
