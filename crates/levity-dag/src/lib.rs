@@ -38,7 +38,6 @@
 //! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and randomness in the machine, and
 //! a way to stop one step of a run.
 
-mod catalogue;
 mod check;
 mod condition;
 mod diff;
@@ -53,7 +52,6 @@ mod known;
 mod machine;
 mod names;
 mod notice;
-mod parts;
 mod plan;
 mod planner;
 mod read;
@@ -65,9 +63,6 @@ mod step;
 mod task;
 mod team;
 
-pub use catalogue::{
-    AgentPart, CatalogEntry, Catalogue, CatalogueError, Missing, NamedPart, Place, Requirement,
-};
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
@@ -82,10 +77,15 @@ pub use known::{PlanConstraints, StepRunner, StepRunnerKind};
 pub use levity_core::{Error, Result};
 pub use machine::{CARRY_OUT as CARRY_OUT_PLAN, GraphMachine};
 pub use notice::{PlanNotice, StepSpent, StepStatus, Strategy, WrittenVariable};
-pub use parts::AgentParts;
 pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Replan, TeamPlanner};
 pub use run::TeamInput;
 pub use seed::{CompletedStep, StartingPlan};
 pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId, StepOptions};
 pub use team::{Team, TeamBuilder};
+
+/// What levity's other crates need; not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::names::{near, short};
+}

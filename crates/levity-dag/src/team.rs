@@ -15,13 +15,6 @@ mod builder;
 
 pub use builder::TeamBuilder;
 
-/// The agent that makes plans.
-pub(crate) const PLANNER: &str = "Planner";
-/// The agent that looks at files first.
-pub(crate) const DISTILLER: &str = "Distiller";
-/// The agent whose results are verdicts.
-pub(crate) const QA: &str = "QA";
-
 /// Agents, functions and tools that carry out plans together. Cloning costs nothing.
 ///
 /// ```
@@ -59,6 +52,12 @@ pub(crate) struct Inner {
 }
 
 impl Team {
+    /// The name of the agent that makes plans. It does no steps.
+    pub const PLANNER: &'static str = "Planner";
+    /// The name of the agent that looks at files before a plan is made.
+    pub const DISTILLER: &'static str = "Distiller";
+    /// The name of the agent whose results are verdicts on the work of others.
+    pub const QA: &'static str = "QA";
     /// 100,000 calls of functions and tools in a run.
     pub const DEFAULT_TOOL_CALLS: u64 = 100_000;
 

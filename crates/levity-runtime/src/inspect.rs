@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Ask, Effect, EffectId, Entry, Event, EventKind, Executor, Journal, Machine, Record, RunId, RuntimeError,
+    Ask, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId, RuntimeError,
 };
 
 use crate::runnable::Runnable;
-use levity_driver::{Replay, opened, replay};
+use levity_driver::{Replay, cut, opened, replay};
 
 /// Folds a run again without performing anything, and tells its events, the same to the byte.
 ///
@@ -41,11 +41,7 @@ pub(crate) async fn fork_history<W: Runnable>(
         return None;
     }
     // Errors of the old journal are reported when the run begins.
-    let mut records = journal.read(from).await.unwrap_or_default();
-    match after {
-        Some(last) => records.truncate(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1)),
-        None => records.retain(|record| !matches!(record.entry, Entry::Ended(_))),
-    }
+    let records = cut(from, journal.read(from).await.unwrap_or_default(), after).unwrap_or_default();
     let replayed = replay(from, &records, |kind, state| what.restore(kind, state));
     let events = replayed.map(|replay| replay.events).unwrap_or_default();
     let ours = |event: Event| {

@@ -39,9 +39,7 @@
 //!
 //! What is deliberately absent: talk between workers that are at work at the same time (what one says reaches those who begin
 //! after it, so that a run can be repeated), and workers that start others by themselves (an agent with agents as tools does).
-//!
-//! # Features
-//! - `files`, `commands`, `web`: tools of these kinds for the workers that are [`ReadyWorkers`].
+//! Workers that are ready to use are in `levity_agents`.
 
 mod blackboard;
 mod board;
@@ -62,7 +60,6 @@ mod names;
 mod notice;
 mod pattern;
 mod plan;
-mod ready;
 mod report;
 mod router;
 mod rules;
@@ -84,7 +81,6 @@ pub use machine::SwarmMachine;
 pub use notice::{FailureAction, PlannedBy, SwarmNotice};
 pub use pattern::Pattern;
 pub use plan::{Delegation, PlanFault, PlanFaults};
-pub use ready::ReadyWorkers;
 pub use report::{ReportStatus, WorkerReport};
 pub use router::Router;
 pub use run::SwarmInput;

@@ -13,7 +13,7 @@ use levity_dag::{
     Team, TeamPlanner,
 };
 use levity_loop::Agent;
-use levity_runtime::{MemoryJournal, Runtime};
+use levity_runtime::Runtime;
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};

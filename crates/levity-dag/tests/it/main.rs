@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "what is skipped is said aloud")]
 
-mod agents;
 mod bounds;
-mod catalogue;
 mod crashes;
 mod files;
 mod flow;

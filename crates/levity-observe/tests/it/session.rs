@@ -457,7 +457,8 @@ async fn sessions_are_listed_and_found() {
     }
     fs::write(dir.path().join("2026/03/04/session_torn.json"), "{\"graph\": {\"session_id\": \"to").unwrap();
     fs::write(dir.path().join("2026/03/notes.txt"), "not ours").unwrap();
-    let ids = |found: Vec<levity_dag::SessionInfo>| found.into_iter().map(|info| info.id).collect::<Vec<_>>();
+    let ids =
+        |found: Vec<levity_observe::SessionInfo>| found.into_iter().map(|info| info.id).collect::<Vec<_>>();
     let all = sessions.list(&SessionFilter::new()).await.unwrap();
     assert!(all[3].problem.as_deref().unwrap().contains("not JSON at line 1"), "{all:?}");
     assert_eq!(ids(all), ["xyz/3", "abd2", "abc1", "torn"]);

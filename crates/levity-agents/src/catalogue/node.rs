@@ -291,7 +291,7 @@ fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, Wrong> {
         }
     };
     if map.iter().any(|(key, _)| key.text == text) {
-        let problem = format!("the key `{}` is there twice; keep one", crate::names::short(&text));
+        let problem = format!("the key `{}` is there twice; keep one", levity_dag::__private::short(&text));
         return Err(Wrong::new(node.line, problem));
     }
     Ok(Key { line: node.line, text })

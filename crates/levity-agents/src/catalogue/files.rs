@@ -5,9 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
 
+use levity_dag::__private::{near, short};
+
 use super::error::{CatalogueError, Place};
 use super::node::{self, Node};
-use crate::names::short;
 
 /// The names that a config may have.
 const CONFIGS: [&str; 3] = ["agent_config.yaml", "agent_config.yml", "agent_config.json"];
@@ -95,7 +96,7 @@ impl Folder {
         let files = listed.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().take(1_000);
         let names: Vec<String> = files.filter_map(|file| stems(&file.ok()?.path())).collect();
         let wanted = stems(named).unwrap_or_default();
-        let near = crate::names::near(&wanted, names.iter().map(String::as_str));
+        let near = near(&wanted, names.iter().map(String::as_str));
         let near = near.first().map_or_else(String::new, |near| format!("; is `{near}` meant?"));
         let path = short(&named.to_string_lossy()).into_owned();
         format!("there is no prompt file `{path}` in `{}` or its `{PROMPTS}`{near}", self.dir.display())

@@ -10,7 +10,9 @@ use levity_loop::{Agent, AgentBuilder};
 use super::Catalogue;
 use super::entry::{CatalogEntry, NamedPart, Requirement};
 use super::error::{AgentPart, CatalogueError, Missing};
-use crate::parts::{AgentParts, ReadOnly, Shared, only_reads};
+use super::hint::hint;
+use crate::parts::AgentParts;
+use crate::shared::{ReadOnly, Shared, only_reads};
 
 impl Catalogue {
     /// Builds the agent of this name.
@@ -63,7 +65,7 @@ impl Catalogue {
     ///
     /// ```
     /// # use levity_core::ToolOutput;
-    /// # use levity_dag::{AgentPart, Catalogue, CatalogEntry, AgentParts};
+    /// # use levity_agents::{AgentPart, Catalogue, CatalogEntry, AgentParts};
     /// # use levity_test::{RecordingTool, ScriptedModel};
     /// let tool = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
     /// let parts = AgentParts::new(ScriptedModel::new()).tool(tool);
@@ -94,10 +96,13 @@ impl Catalogue {
         tools.chain(servers).chain(code.then_some(AgentPart::Code)).collect()
     }
 
-    fn able(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
+    pub(crate) fn able(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
         let Some(entry) = self.find(name) else {
-            let near = crate::names::hint(name, self.entries().map(|entry| &*entry.name));
-            return Err(CatalogueError::Unknown { name: crate::names::short(name).into_owned(), near });
+            let near = hint(name, self.entries().map(|entry| &*entry.name));
+            return Err(CatalogueError::Unknown {
+                name: levity_dag::__private::short(name).into_owned(),
+                near,
+            });
         };
         if !entry.enabled {
             return Err(CatalogueError::Disabled { name: entry.name.clone() });
@@ -137,11 +142,11 @@ fn models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
 fn needed(missing: &Missing, parts: &AgentParts) -> CatalogueError {
     let near = match &missing.part {
         AgentPart::Server(name) => {
-            let hint = crate::names::hint(name, parts.servers.keys().map(|name| &**name));
+            let hint = hint(name, parts.servers.keys().map(|name| &**name));
             format!("{hint}; add it, or write `{name}?` to do without it")
         }
         AgentPart::Tool(name) => {
-            let hint = crate::names::hint(name, parts.tools.keys().map(|name| &**name));
+            let hint = hint(name, parts.tools.keys().map(|name| &**name));
             format!("{hint}; add it, or write `{name}?` to do without it")
         }
         _ => "; add it, or write `code: optional` to do without it".to_owned(),
@@ -284,7 +289,7 @@ mod tests {
     use levity_core::Limits;
 
     use super::{CatalogEntry, limits};
-    use crate::step::Budget;
+    use levity_dag::Budget;
 
     #[test]
     fn an_entry_limits_what_all_may_use() {

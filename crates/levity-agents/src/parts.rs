@@ -10,15 +10,11 @@ use levity_tools::{Policy, Registry};
 
 use crate::catalogue::{CatalogEntry, CatalogueError};
 
-mod shared;
-
-pub(crate) use shared::{ReadOnly, Shared, only_reads};
-
 /// What the agents of a [`Catalogue`](crate::Catalogue) are built of.
 ///
 /// ```
 /// use levity_core::{Tool, ToolCx, ToolOutput, ToolSpec};
-/// use levity_dag::{Catalogue, CatalogEntry, AgentParts};
+/// use levity_agents::{Catalogue, CatalogEntry, AgentParts};
 /// use levity_test::{RecordingTool, ScriptedModel};
 ///
 /// let weather = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
@@ -208,12 +204,22 @@ impl AgentParts {
             match self.find_model(name) {
                 Ok(model) => return Ok(model),
                 Err(problem) => {
-                    why.push(format!("`{}`: {problem}", crate::names::short(&bare_model_name(name))));
+                    why.push(format!(
+                        "`{}`: {problem}",
+                        levity_dag::__private::short(&bare_model_name(name))
+                    ));
                 }
             }
         }
         let problem = format!("{}; name another, or leave `model` out for the default one", why.join("; "));
         Err(CatalogueError::Model { agent: entry.name.clone(), problem })
+    }
+}
+
+/// Agents on this model, without tools.
+impl<M: Model + 'static> From<M> for AgentParts {
+    fn from(model: M) -> Self {
+        Self::new(model)
     }
 }
 

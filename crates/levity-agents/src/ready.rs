@@ -3,22 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, EffectClass, Model, Result, Tool, ToolSource, ToolSpec, Toolbox};
+use levity_core::{Approver, Model, Result, Tool, ToolSource, Toolbox};
 use levity_loop::{Agent, AgentBuilder};
 use levity_runtime::Runtime;
+use levity_swarm::Worker;
 use levity_tools::{Policy, Rule};
 
-use crate::worker::Worker;
+use crate::shared::{ReadOnly, Shared, only_reads};
 use role::{Has, Role};
-use shared::{Offered, Shared};
 
 mod role;
-mod shared;
 
 /// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools and policies.
 ///
 /// ```
-/// use levity_swarm::{ReadyWorkers, Router, Swarm};
+/// use levity_agents::ReadyWorkers;
+/// use levity_swarm::{Router, Swarm};
 /// use levity_test::ScriptedModel;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -194,8 +194,11 @@ impl ReadyWorkers {
         if let Some(runtime) = &self.runtime {
             agent = agent.runtime(runtime.clone());
         }
-        for source in &self.sources {
-            agent = agent.source(Offered { source: source.clone(), only_reads: role.only_reads() });
+        for source in self.sources.iter().cloned() {
+            agent = match role.only_reads() {
+                true => agent.source(ReadOnly(source)),
+                false => agent.source(Shared(source)),
+            };
         }
         let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));
         let agent = finished.build()?;
@@ -213,7 +216,7 @@ impl ReadyWorkers {
         let mut tools: Vec<Arc<dyn Tool>> =
             self.files.iter().chain(single).chain(&self.more).cloned().collect();
         if role.only_reads() {
-            tools.retain(|tool| reads(tool.spec()));
+            tools.retain(|tool| only_reads(tool.spec()));
         }
         tools
     }
@@ -221,7 +224,7 @@ impl ReadyWorkers {
     fn has(&self, role: Role) -> Has {
         Has {
             reads_files: !self.files.is_empty(),
-            writes_files: !role.only_reads() && self.files.iter().any(|tool| !reads(tool.spec())),
+            writes_files: !role.only_reads() && self.files.iter().any(|tool| !only_reads(tool.spec())),
             commands: role == Role::Coder && self.commands.is_some(),
             web: role == Role::Researcher && self.fetch.is_some(),
             search: role == Role::Researcher && self.search.is_some(),
@@ -236,15 +239,10 @@ impl ReadyWorkers {
                 "the {} changes nothing; report what should be done, and leave it to others",
                 role.name()
             );
-            policy = policy.rule(Rule::any().when(|spec, _| !reads(spec)).deny(why));
+            policy = policy.rule(Rule::any().when(|spec, _| !only_reads(spec)).deny(why));
         }
         self.rules.iter().cloned().fold(policy, Policy::rule)
     }
-}
-
-/// Whether a tool changes nothing, as far as it says so itself.
-fn reads(spec: &ToolSpec) -> bool {
-    spec.hints.class == EffectClass::ReadOnly && !spec.hints.destructive
 }
 
 impl fmt::Debug for ReadyWorkers {

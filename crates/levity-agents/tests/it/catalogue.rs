@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use levity_agents::{Catalogue, CatalogueError, Requirement};
 use levity_core::Money;
-use levity_dag::{Budget, Catalogue, CatalogueError, Requirement};
+use levity_dag::Budget;
 use tempfile::TempDir;
 
 /// A folder with these files.
@@ -119,7 +120,7 @@ fn every_setting_is_read() {
     assert_eq!(&*lawyer.prompt, "# The lawyer\nRead the contract.\n");
     assert_eq!(&*lawyer.description, "The lawyer", "the first line, since nothing is said");
     assert_eq!(lawyer.models.iter().map(|name| &**name).collect::<Vec<_>>(), ["small", "large"]);
-    let named = |list: &[levity_dag::NamedPart]| -> Vec<_> {
+    let named = |list: &[levity_agents::NamedPart]| -> Vec<_> {
         list.iter().map(|named| (named.name.to_string(), named.need)).collect()
     };
     assert_eq!(named(&lawyer.servers), [("laws".to_owned(), Requirement::IfThere)]);

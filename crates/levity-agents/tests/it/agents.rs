@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use levity_agents::{AgentPart, AgentParts, CatalogEntry, Catalogue, CatalogueError, Requirement};
 use levity_core::{
     Abilities, Approver, Ask, Child, Decision, Executor, Model, ModelCard, Program, Tool, ToolError,
     ToolOutput, ToolSource, ToolSpec, Wanted,
 };
-use levity_dag::{
-    AgentPart, AgentParts, Budget, CatalogEntry, Catalogue, CatalogueError, Plan, Requirement, Step, Team,
-};
+use levity_dag::{Budget, Plan, Step};
 use levity_test::{RecordingTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
@@ -191,7 +190,7 @@ async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
     let find = tool("find");
     let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(model.clone()).tool(find.clone());
-    let team = Team::builder().agents(agents, parts).build().unwrap();
+    let team = agents.team(parts).unwrap().build().unwrap();
     team.run(Plan::new().step(Step::new("s", "A").prompt("Find the tides.").writes(["x"]))).await.unwrap();
     assert_eq!(find.calls().len(), 1);
     model.assert_finished();
@@ -318,7 +317,8 @@ fn what_cannot_be_put_together_says_who_it_is() {
 async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
     let model = ScriptedModel::new().reply("{\"x\": 1}");
     let code = Code(ToolSpec::new("run_python", "Runs Python."));
-    let team = Team::builder().model(model.clone()).code(code).build().unwrap();
+    let parts = AgentParts::new(model.clone()).code(code);
+    let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     team.run(Plan::new().step(Step::new("s", "Coder").prompt("Count.").writes(["x"]))).await.unwrap();
     assert_eq!(names(&model, 0), ["run_python"]);
     let system = system(&model, 0);
@@ -409,7 +409,7 @@ async fn planner_is_told_which_tools_each_agent_has() {
         .reply(r#"{"steps": [{"id": "a", "agent": "Thinker", "writes": ["x"]}]}"#)
         .reply("{\"x\": 1}");
     let parts = AgentParts::new(model.clone()).tool(tool("write_file")).tool(reader("read_file"));
-    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     team.run("Do it").await.unwrap();
     let asked = model.requests()[0].history.messages()[0].text().into_owned();
     let line = |agent: &str| {

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::text::bare_model_name;
+use levity_dag::Budget;
 
 use super::error::AgentPart;
-use crate::step::Budget;
 
 /// An agent as the catalogue knows it.
 ///
 /// ```
-/// use levity_dag::{Catalogue, CatalogEntry};
+/// use levity_agents::{Catalogue, CatalogEntry};
 ///
 /// let translator = CatalogEntry::new("Translator", "Translate the text into the language that the task names.")
 ///     .description("Translates texts")

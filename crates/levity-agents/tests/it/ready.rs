@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use levity_agents::{AgentParts, Catalogue, ReadyWorkers};
 use levity_core::{Hints, Tool, ToolOutput, ToolSource};
-use levity_swarm::{Delegation, PlannedBy, ReadyWorkers, Router, Swarm, SwarmInput, SwarmNotice};
+use levity_swarm::{Delegation, PlannedBy, Router, Swarm, SwarmInput, SwarmNotice};
 use levity_test::{RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::json;
@@ -29,6 +30,16 @@ async fn words_of_a_goal_say_who_works() {
     ] {
         assert_eq!(chosen(goal).await, who, "{goal}");
     }
+}
+
+#[tokio::test]
+async fn agents_of_the_catalogue_work_in_a_swarm() {
+    let parts = AgentParts::new(ScriptedModel::new().reply("It rains.")).tool(tool("radar"));
+    let worker = Catalogue::defaults().worker("coder", &parts).unwrap();
+    let swarm = Swarm::builder(Router::keywords()).worker(worker).build().unwrap();
+    assert_eq!(swarm.workers().collect::<Vec<_>>(), ["Coder"]);
+    assert_eq!(swarm.run("What is the weather?").await.unwrap().text(), "It rains.");
+    assert!(Catalogue::defaults().worker("Weatherman", &parts).is_err());
 }
 
 #[tokio::test]

@@ -1,9 +1,6 @@
+use levity_dag::{Diff, Graph, Plan, PlanConstraints, StepId};
+
 use super::{Catalogue, defaults, key, node, read};
-use crate::diff::Diff;
-use crate::graph::Graph;
-use crate::known::PlanConstraints;
-use crate::plan::Plan;
-use crate::step::StepId;
 
 const TEN: [&str; 10] = [
     "Planner",

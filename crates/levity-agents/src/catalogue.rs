@@ -2,14 +2,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use crate::known::{StepRunner, StepRunnerKind};
+use levity_dag::{StepRunner, StepRunnerKind};
 
 mod build;
 mod defaults;
 mod entry;
 mod error;
 mod files;
-pub(crate) mod node;
+mod hint;
+mod node;
 mod read;
 
 pub(crate) use build::described;
@@ -22,7 +23,7 @@ use read::{Patch, Prompt};
 /// Agents by name: what each is told, which model and tools it has, what it may use.
 ///
 /// ```
-/// use levity_dag::{Catalogue, AgentParts};
+/// use levity_agents::{Catalogue, AgentParts};
 /// use levity_test::ScriptedModel;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -174,7 +175,7 @@ impl Catalogue {
             (Some(entry), None) => entry.clone(),
             (None, Some(prompt)) => CatalogEntry::new(patch.name.clone(), prompt),
             (None, None) => {
-                let near = crate::names::near(&patch.name, self.entries().map(|entry| &*entry.name));
+                let near = levity_dag::__private::near(&patch.name, self.entries().map(|entry| &*entry.name));
                 let near = near.first().map_or_else(String::new, |near| format!(", or is `{near}` meant?"));
                 let problem =
                     format!("it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`{near}");

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::Money;
+use levity_dag::__private::{near, short};
+use levity_dag::Budget;
 
 use super::entry::{CatalogEntry, NamedPart, Requirement};
 use super::error::{CatalogueError, Place};
 use super::node::{Key, Node, Value, Wrong};
-use crate::names::{near, short};
-use crate::step::Budget;
 
 const KEYS: [&str; 14] = [
     "prompt_file",
