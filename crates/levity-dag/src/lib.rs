@@ -81,7 +81,7 @@ pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Replan, TeamPlanner};
 pub use run::TeamInput;
 pub use seed::{CompletedStep, StartingPlan};
-pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId, StepOptions};
+pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
 
 /// What levity's other crates need; not for use by hand.

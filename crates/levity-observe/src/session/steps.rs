@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use levity_core::{Money, Usage};
-use levity_dag::{Step, StepOptions, StepSpent, StepStatus, Strategy, WrittenVariable};
+use levity_dag::{Step, StepSpent, StepStatus, Strategy, WrittenVariable};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
@@ -111,12 +111,7 @@ fn step(id: String, node: &mut Attributes) -> Result<Step> {
     for name in &STEP[1..] {
         form.extend(node.take(name).map(|value| ((*name).to_owned(), value)));
     }
-    let Ok(mut step) = Step::deserialize(&Value::Object(form.clone())) else {
-        return Err(culprit(&form, node));
-    };
-    // What is not said is not there.
-    step.more = step.more.filter(|more| **more != StepOptions::default());
-    Ok(step)
+    Step::deserialize(&Value::Object(form.clone())).map_err(|_| culprit(&form, node))
 }
 
 /// Which attribute of a step makes no sense.
