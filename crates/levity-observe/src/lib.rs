@@ -36,7 +36,7 @@
 //! - `SessionFolder` (`dag`) keeps a file of each run that NetworkX reads. `Session` reads it, and gives what another run
 //!   begins with.
 //!
-//! What is deliberately absent: a way to steer the run. Use [`RunHandle`](https://docs.rs/levity-runtime).
+//! What is deliberately absent: a way to steer the run. Use `levity_runtime::RunHandle`.
 //!
 //! # Features
 //! - `dag`: views of runs of a plan, and their session files.
