@@ -5,9 +5,9 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use levity_builtin_tools::RunCommand;
 use levity_core::{Tool, ToolCx};
 use levity_sandbox::{Level, Sandbox, Workspace};
-use levity_tools::RunCommand;
 use serde_json::json;
 use tokio::runtime::Runtime;
 

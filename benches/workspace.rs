@@ -15,9 +15,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use levity_builtin_tools::SearchFiles;
 use levity_core::{Tool, ToolCx};
 use levity_sandbox::Workspace;
-use levity_tools::SearchFiles;
 use serde_json::json;
 
 use crate::measure::{Cost, Effort, Work, compare, verdict};

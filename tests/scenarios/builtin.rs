@@ -1,10 +1,10 @@
 //! Agents with the tools that come with levity.
 
-use levity::core::FileChange;
+use levity::core::{FileChange, ToolSource as _};
 use levity::prelude::*;
 use levity::sandbox::{CommandPolicy, Level, Sandbox, Workspace};
 use levity::test::ScriptedModel;
-use levity::tools::{FileTools, Now, RunCommand};
+use levity::tools::{FileTools, FolderTools, Now, RunCommand};
 use serde_json::json;
 
 /// A folder of this test's own, which is gone afterwards.
@@ -73,4 +73,13 @@ async fn a_command_that_changes_something_waits_for_leave() {
     run.await.unwrap();
     assert_eq!(asked, ["it writes to a file"]);
     assert_eq!(std::fs::read_to_string(folder.0.join("made")).unwrap(), "hi\n");
+}
+
+#[test]
+fn folder_tools_load_executables_without_wiring() {
+    let folder = Folder::new("folder");
+    std::fs::write(folder.0.join("count.tool.json"), r#"{"description": "Counts."}"#).unwrap();
+    let problems = FolderTools::open(&folder.0).unwrap().problems();
+    let [problem] = &*problems else { panic!("{problems:?}") };
+    assert!(problem.starts_with("`count.tool.json`: there is no executable `count` beside it"), "{problem}");
 }

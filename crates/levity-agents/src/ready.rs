@@ -83,27 +83,27 @@ impl ReadyWorkers {
     /// The files they work on: the coder writes them unless the workspace is read-only, the others read them.
     #[cfg(feature = "files")]
     pub fn workspace(mut self, workspace: levity_sandbox::Workspace) -> Self {
-        self.files = levity_tools::FileTools::new(workspace).into_tools();
+        self.files = levity_builtin_tools::FileTools::new(workspace).into_tools();
         self
     }
 
     /// How the coder runs commands.
     #[cfg(feature = "commands")]
-    pub fn commands(mut self, tool: levity_tools::RunCommand) -> Self {
+    pub fn commands(mut self, tool: levity_builtin_tools::RunCommand) -> Self {
         self.commands = Some(Arc::new(tool));
         self
     }
 
     /// How the researcher fetches pages.
     #[cfg(feature = "web")]
-    pub fn web(mut self, tool: levity_tools::WebFetch) -> Self {
+    pub fn web(mut self, tool: levity_builtin_tools::WebFetch) -> Self {
         self.fetch = Some(Arc::new(tool));
         self
     }
 
     /// How the researcher searches the web.
     #[cfg(feature = "web")]
-    pub fn web_search(mut self, tool: levity_tools::WebSearch) -> Self {
+    pub fn web_search(mut self, tool: levity_builtin_tools::WebSearch) -> Self {
         self.search = Some(Arc::new(tool));
         self
     }

@@ -17,10 +17,11 @@ use std::sync::{Arc, Once};
 
 use clap::Args;
 use levity::core::{Event, RunId, Status};
-use levity::dag::{FileKind, FileProfile, Plan, StepId, Team, TeamInput};
+use levity::dag::{Plan, StepId, Team, TeamInput};
 use levity::observe::{PlanView, Session, SessionError, SessionFolder};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
+use levity::tools::profile::{FileKind, FileProfile};
 
 use crate::agent::Common;
 use crate::marks::{OwnJournal, Trust};

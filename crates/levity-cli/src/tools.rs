@@ -27,7 +27,7 @@ pub(crate) struct ToolArgs {
     /// The files of the workspace are only read.
     #[arg(long, requires = "workspace")]
     read_only: bool,
-    /// Run commands that begin with these words without asking; may be given more than once.
+    /// Run commands that begin with these words without asking, such as `cargo test` or `git status`; may be given more than once.
     #[arg(long, value_name = "WORDS", requires = "workspace", value_parser = first_words)]
     allow: Vec<String>,
     /// Run commands also where the system cannot keep them from other files and the network.

@@ -44,7 +44,6 @@ mod diff;
 mod executor;
 mod extract;
 mod fault;
-mod files;
 mod finished;
 mod function;
 mod graph;
@@ -66,10 +65,6 @@ mod team;
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
-pub use files::{
-    Column, ColumnType, Count, Encoding, FileKind, FileProfile, JsonType, Manifest, Shape, Structure,
-    profile_all,
-};
 pub use finished::{StepReport, TeamAnswer, TeamDetails};
 pub use function::{Function, StepInput};
 pub use graph::Graph;

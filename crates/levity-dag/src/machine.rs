@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use levity_builtin_tools::profile::Manifest;
 use levity_core::{
     Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput,
     Outcome, RunId, Stats, Status, Usage,
@@ -12,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::diff::Diff;
-use crate::files::Manifest;
 use crate::graph::Graph;
 use crate::known::PlanConstraints;
 use crate::notice::PlanNotice;

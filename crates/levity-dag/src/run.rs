@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use levity_builtin_tools::profile::{Manifest, profile_all};
 use levity_core::text::is_blank;
 use levity_runtime::{Beginning, Observe, Runnable, Runtime};
 use serde_json::Value;
 
-use crate::files::{Manifest, profile_all};
 use crate::finished::{TeamAnswer, TeamDetails};
 use crate::graph::Graph;
 use crate::machine::{FILES, GraphMachine, Start};

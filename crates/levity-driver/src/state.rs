@@ -239,7 +239,7 @@ impl<M: Machine> State<M> {
                 self.machine.apply(Input::Say(message), &mut self.step);
             }
             ControlCommand::Guarded(intervention) => {
-                told.push(EventKind::Guarded { effect: None, intervention })
+                told.push(EventKind::Guarded { effect: None, intervention });
             }
             ControlCommand::Cancel { reason } => self.machine.apply(Input::Cancel { reason }, &mut self.step),
             _ => {}

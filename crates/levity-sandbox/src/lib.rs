@@ -24,7 +24,7 @@
 //! - [`CommandPolicy`] says which commands run, which a person is asked about, and which do not run.
 //! - `NetGuard` is an HTTP client that reaches only addresses that were looked at, redirects included.
 //!
-//! What is not here: tools for models, which are in `levity-tools`; anything of agents and runs. Everything that cannot be
+//! What is not here: tools for models, which are in `levity-builtin-tools`; anything of agents and runs. Everything that cannot be
 //! held on a system is reported or refused, never assumed.
 //!
 //! # Features

@@ -4,12 +4,11 @@ use globset::{GlobBuilder, GlobMatcher};
 use levity_core::Permit;
 use serde::{Deserialize, Serialize};
 
-mod git;
 mod inner;
 mod judge;
 mod literal;
+mod option_search;
 mod read_only;
-mod repository;
 mod restrict;
 mod shell;
 
@@ -20,18 +19,21 @@ use crate::workspace::Workspace;
 /// Which commands may run, which are asked about, and which may not.
 ///
 /// Without rules, commands that only read are allowed, and all others are asked about. A command that is allowed in this way
-/// must run read-only (`Command::read_only`, with [`read_scope`](Self::read_scope)): the kernel, and not the policy, keeps it from
-/// changing something and from denied files.
+/// must run read-only (`Command::read_only`): the kernel, and not the policy, keeps it from changing something and from denied files.
 ///
 /// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`, `$(..)`, `sh -c`, `xargs`
 /// and the like, and the strictest decision counts. Lines that are not understood are asked about.
 ///
-/// A command that a rule allows runs with all rights of the sandbox, and git can read `.git`. So a line with one of them is allowed only as
+/// A command that a rule allows runs with all rights of the sandbox. So a line with one is allowed only as
 /// plain words: literal or quoted words, joined by `&&`, `||`, `|`, `;` and line ends, with `2>&1` and redirections to `/dev/null`. Beside it may stand
 /// `cd DIR`, `ls` and filters such as `head`. Wrappers, inner shells, expansions and builtins that set variables are asked about.
 ///
 /// A rule names the first words of a command; `*` stands for anything within a word. Of the rules that match, one that
 /// denies wins, and else the first.
+///
+/// Commands of git are asked about: git runs programs that a repository's settings name, and can show every file that was ever committed. If you
+/// trust the folder, allow those that you want, such as `allow("git status")`. A program that a repository names then runs with all rights of the
+/// sandbox, also one of a repository that the model made. `git -C DIR status` and `git -c NAME=VALUE status` are still asked about.
 ///
 /// ```
 /// use levity_sandbox::{CommandPolicy, Line, Permit};
@@ -45,8 +47,7 @@ use crate::workspace::Workspace;
 /// assert_eq!(push, Permit::deny("nothing leaves this machine"));
 /// ```
 ///
-/// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit. Of git, which
-/// can read all that was ever committed, only options that show no contents, or contents of tracked files, are allowed.
+/// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
@@ -81,8 +82,6 @@ pub enum ReadScope {
     Nothing,
     /// Files of the workspace, but none that are denied, and nothing of `.git`.
     Files,
-    /// Also what is in `.git`.
-    Repository,
 }
 
 impl CommandPolicy {
@@ -125,9 +124,8 @@ impl CommandPolicy {
         self.rule(command, Permit::deny(reason))
     }
 
-    /// Has a person asked about commands that name a file which this workspace denies, though they only read, and about
-    /// commands of git whose repository may show one. Commands are taken to run in the workspace, whose repositories are looked
-    /// at for this. Commands of git are allowed only where this is known.
+    /// Has a person asked about commands that name a file which this workspace denies, though they only read. Commands are taken to run in
+    /// the workspace.
     #[must_use]
     pub fn within(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
@@ -150,8 +148,7 @@ impl CommandPolicy {
     }
 
     /// What a command reads whose programs are allowed only because they read; `None` for all others. It depends on the command and the
-    /// rules alone, not on files, so it is the same when the command runs as when it was decided on. A command that
-    /// [`judge`](Self::judge) asks about has one, too, if nothing but git and other readers are in it.
+    /// rules alone, not on files, so it is the same when the command runs as when it was decided on.
     pub fn read_scope(&self, line: Line<'_>) -> Option<ReadScope> {
         self.read_scope_in(".", line)
     }

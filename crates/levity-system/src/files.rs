@@ -44,18 +44,6 @@ pub fn check_size(file: &File, most: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, problem))
 }
 
-/// Opens a file to read it, without waiting for whoever may write into a pipe that took its place.
-pub fn open_to_read(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    }
-    options.open(path)
-}
-
 /// Reads a plain file of at most so many bytes.
 pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // Opening a pipe might never end.
@@ -103,6 +91,18 @@ pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
     let mut append = OpenOptions::new();
     append.append(true).open(path)
+}
+
+/// Opens a file to read it. If a pipe took its place, the call does not wait for a writer.
+pub fn open_without_waiting(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    options.open(path)
 }
 
 /// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.
@@ -161,4 +161,17 @@ pub fn warning_of(_: &Path) -> Option<String> {
 #[cfg(not(unix))]
 pub fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::fs::{CWD, mkfifoat};
+
+    #[test]
+    fn open_without_waiting_returns_for_a_pipe_without_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        mkfifoat(CWD, &path, 0o600.into()).unwrap();
+        assert!(!super::open_without_waiting(&path).unwrap().metadata().unwrap().is_file());
+    }
 }

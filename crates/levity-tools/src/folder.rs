@@ -12,8 +12,6 @@ pub use load::{FileLoader, LinkedLoader, Loaded, ToolFile};
 
 mod files;
 mod load;
-#[cfg(feature = "commands")]
-mod manifest;
 
 /// How often the folder is looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -21,8 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Tools that lie in a folder, and are there without any wiring.
 ///
 /// - `NAME.tool.json` beside an executable `NAME`: a tool that gets its arguments as JSON on standard input and writes
-///   its result as JSON to standard output, run within the command sandbox (feature `commands`; docs/tools.md has the
-///   manifest).
+///   its result as JSON to standard output, run within the command sandbox (feature `commands` of `levity` or
+///   `levity-builtin-tools`; docs/tools.md has the manifest).
 /// - `*.py`: every public function with type hints and a docstring is a tool, run in an interpreter that can touch
 ///   nothing (feature `python` of `levity`).
 /// - Other files, for which a [`FileLoader`] is given.
@@ -77,13 +75,7 @@ impl FolderTools {
 
     /// Begins with other settings.
     pub fn builder(folder: impl AsRef<Path>) -> FolderBuilder {
-        FolderBuilder {
-            folder: folder.as_ref().to_owned(),
-            loaders: Vec::new(),
-            look_every: LOOK_EVERY,
-            #[cfg(feature = "commands")]
-            sandbox: None,
-        }
+        FolderBuilder { folder: folder.as_ref().to_owned(), loaders: Vec::new(), look_every: LOOK_EVERY }
     }
 
     /// Looks at the folder now, and not only when the next look is due.
@@ -189,8 +181,6 @@ pub struct FolderBuilder {
     folder: PathBuf,
     loaders: Vec<Arc<dyn FileLoader>>,
     look_every: Duration,
-    #[cfg(feature = "commands")]
-    sandbox: Option<levity_sandbox::Sandbox>,
 }
 
 impl FolderBuilder {
@@ -206,14 +196,6 @@ impl FolderBuilder {
         self
     }
 
-    /// What executables may touch. By default they may read the folder of the tools and nothing else, have no network,
-    /// and may write only to a folder of their own that is gone afterwards.
-    #[cfg(feature = "commands")]
-    pub fn sandbox(mut self, sandbox: levity_sandbox::Sandbox) -> Self {
-        self.sandbox = Some(sandbox);
-        self
-    }
-
     /// Reads the folder.
     ///
     /// # Errors
@@ -224,8 +206,6 @@ impl FolderBuilder {
         let folder =
             self.folder.canonicalize().map_err(|error| fail(levity_core::SharedError::new(error)))?;
         let mut loaders = self.loaders;
-        #[cfg(feature = "commands")]
-        loaders.push(Arc::new(manifest::Manifests::new(&folder, self.sandbox)));
         loaders.extend(LinkedLoader::all());
         scan(&folder).map_err(|error| fail(levity_core::SharedError::new(error)))?;
         let tools = FolderTools(Arc::new(Inner {

@@ -48,18 +48,14 @@
 //!   [`CancelToken`](levity_core::CancelToken).
 //! - A tool that is ready at once costs no task, no timer and a few microseconds at most.
 //!
-//! Tools that come with it are [`Now`] and, by features, those for files, commands and the web. [`FolderTools`] are
-//! tools that lie in a folder.
+//! [`FolderTools`] are tools that lie in a folder. Ready-made tools are in `levity-builtin-tools`.
 //!
 //! # Features
-//! - `files`: `FileTools`, which read, write, edit, list and search the files of a workspace.
-//! - `commands`: `RunCommand`, and executables with a manifest as tools of a folder.
-//! - `web`: `WebFetch` and `WebSearch`.
+//! - `tracing`: what a tool logs on a thread of its own is in the call's span.
 //!
-//! What is deliberately absent: the order of a turn's calls, which is the runtime's to choose; fetching
+//! What is deliberately absent: tools, and what they touch; the order of a turn's calls, which is the runtime's to choose; fetching
 //! schemas from anywhere; a clock and randomness, which come in through [`World`](levity_core::World).
 
-mod builtin;
 mod dispatch;
 mod entry;
 mod error;
@@ -72,13 +68,6 @@ mod schema;
 mod testing;
 mod text;
 
-pub use builtin::Now;
-#[cfg(feature = "commands")]
-pub use builtin::RunCommand;
-#[cfg(feature = "web")]
-pub use builtin::{Brave, SearXng, SearchHit, SearchProvider, WebFetch, WebFetchBuilder, WebSearch};
-#[cfg(feature = "files")]
-pub use builtin::{EditFile, FileTools, ListFiles, ReadFile, SearchFiles, WriteFile};
 pub use dispatch::{CallCx, Dispatched, Dispatcher, DispatcherBuilder};
 pub use error::{Error, SchemaSide};
 pub use folder::{FileLoader, FolderBuilder, FolderTools, LinkedLoader, Loaded, ToolFile};

@@ -28,7 +28,7 @@
 //! |---|---|---|
 //! | [`core`] | `levity-core` | the vocabulary and the traits |
 //! | [`agent`] | `levity-loop` | the agent and its loop |
-//! | [`tools`] | `levity-tools` | registry, dispatcher, policy |
+//! | [`tools`] | `levity-tools`, `levity-builtin-tools` | registry, dispatcher, policy; ready-made tools |
 //! | [`runtime`] | `levity-runtime` | what drives runs: journal, limits, events |
 //! | [`memory`] | `levity-memory` | conversations, windows that fit, long-term recall |
 //! | `context` | `levity-context` | what an agent goes by: files, the workspace, the context value |
@@ -56,6 +56,7 @@
 //! - `context`: context files and the workspace, for the model to go by.
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
+//! - `profile`: profiles of files, in `levity::tools::profile`. `dag` switches it on.
 //! - `dag`: plans as graphs of steps; `levity::agents` has ready agents for them, `levity::observe` views and session files of their runs.
 //! - `swarm`: agents that work together, and `levity::observe` to say whose an event is; with `files`, `commands` and `web`, the ready
 //!   workers in `levity::agents` have these tools.
@@ -99,7 +100,6 @@ pub use levity_serve as serve;
 pub use levity_swarm as swarm;
 #[cfg(feature = "test")]
 pub use levity_test as test;
-pub use levity_tools as tools;
 
 pub use levity_core::{Error, ErrorKind, Result};
 pub use levity_loop::{Agent, Answer};
@@ -118,6 +118,12 @@ mod named;
 #[cfg(all(test, feature = "providers"))]
 #[expect(dead_code, unreachable_pub, reason = "only tests call it here")]
 mod unnamed;
+
+/// The registry, the dispatcher and the policy of `levity-tools`, and the ready-made tools of `levity-builtin-tools`.
+pub mod tools {
+    pub use levity_builtin_tools::*;
+    pub use levity_tools::*;
+}
 
 /// The names that nearly every program uses: an agent and its answer, tools, and a runtime that is watched and limited.
 ///

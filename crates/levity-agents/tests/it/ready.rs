@@ -225,7 +225,7 @@ mod files {
                 let more = space.clone();
                 let ready = ReadyWorkers::new(writes()).workspace(space.clone()).finish(
                     move |name, agent| match added && name != "coder" {
-                        true => agent.tool(levity_tools::WriteFile::new(more.clone())),
+                        true => agent.tool(levity_builtin_tools::WriteFile::new(more.clone())),
                         false => agent,
                     },
                 );
@@ -238,8 +238,8 @@ mod files {
     #[cfg(feature = "commands")]
     #[tokio::test]
     async fn a_reviewer_runs_no_command_even_if_it_could() {
+        use levity_builtin_tools::RunCommand;
         use levity_sandbox::{CommandPolicy, Level, Sandbox};
-        use levity_tools::RunCommand;
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.txt"), "as it was").unwrap();
         let space = Workspace::open(folder.path()).unwrap();

@@ -344,7 +344,8 @@ async fn of_two_judges_that_send_work_back_none_is_forgotten() {
                     open = Some((asked, ask.clone()));
                 }
                 kind => {
-                    failed += usize::from(matches!(PlanNotice::of(kind), Some(PlanNotice::StepFailed { .. })))
+                    failed +=
+                        usize::from(matches!(PlanNotice::of(kind), Some(PlanNotice::StepFailed { .. })));
                 }
             }
             if let Some((at, ask)) = open.take() {

@@ -4,7 +4,6 @@
 
 mod bounds;
 mod crashes;
-mod files;
 mod flow;
 mod guards;
 mod killed;

@@ -56,7 +56,7 @@ pub(super) fn tidy(path: &Path) {
 /// Opens a file to read it. A pipe or a device that stands in its place is not waited for.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
-        true => files::open_to_read(path),
+        true => files::open_without_waiting(path),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }

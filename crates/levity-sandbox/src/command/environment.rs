@@ -21,37 +21,6 @@ const FAILING: &str = "/bin/false";
 #[cfg(target_os = "linux")]
 const SCRIPTS: &[(&str, &[&str])] = &[("egrep", &["grep"]), ("fgrep", &["grep"]), ("which", &[])];
 
-/// Variables that keep programs from running others, from the network and from writing on the side.
-#[cfg(target_os = "linux")]
-const READING: &[(&str, &str)] = &[
-    // What the system says of git is out of reach, and an error if it is there.
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_ATTR_NOSYSTEM", "1"),
-    ("GIT_OPTIONAL_LOCKS", "0"),
-    ("GIT_NO_LAZY_FETCH", "1"),
-    ("GIT_ALLOW_PROTOCOL", "none"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    // A replacement of a commit may be any object.
-    ("GIT_NO_REPLACE_OBJECTS", "1"),
-    // Notes may be any blob.
-    ("GIT_NOTES_REF", "refs/notes/none"),
-    ("GIT_PAGER", "cat"),
-    ("PAGER", "cat"),
-    ("RIPGREP_CONFIG_PATH", ""),
-];
-
-/// Settings of git that outrank those of a repository.
-#[cfg(target_os = "linux")]
-const GIT_SETTINGS: &[&str] = &[
-    "safe.bareRepository=explicit",
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.pager=cat",
-    "log.showSignature=false",
-    "submodule.recurse=false",
-    "grep.fallbackToNoIndex=false",
-];
-
 impl Environment {
     /// What every command gets: where programs are, the language, and a terminal that can do nothing.
     pub(super) fn new() -> Self {
@@ -81,20 +50,8 @@ impl Environment {
     pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
         self.set("HOME", home);
         self.set("TMPDIR", temp);
-        // Git looks for no repository above the workspace, whose files it could not read.
-        if let Some(above) = workspace.parent() {
-            self.set("GIT_CEILING_DIRECTORIES", above);
-        }
-        for (name, value) in READING {
-            self.set(*name, *value);
-        }
-        let mut settings = self.get("GIT_CONFIG_PARAMETERS").map(OsStr::to_owned).unwrap_or_default();
-        for setting in GIT_SETTINGS {
-            // Git does not bear a space before the first.
-            settings.push(if settings.is_empty() { "'" } else { " '" });
-            settings.push(format!("{setting}'"));
-        }
-        self.set("GIT_CONFIG_PARAMETERS", settings);
+        // A file of settings can name a program that `rg` runs for each file.
+        self.set("RIPGREP_CONFIG_PATH", "");
         self.leave_out_of_path(&[workspace]);
     }
 

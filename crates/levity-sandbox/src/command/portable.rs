@@ -49,7 +49,7 @@ impl System {
     }
 
     pub(super) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
-        if order.read_only.is_some() {
+        if order.read_only {
             return Err(CommandError::ReadOnly("this system is not known"));
         }
         let control = control.try_clone().map_err(|source| CommandError::Setup { step: "a pipe", source })?;

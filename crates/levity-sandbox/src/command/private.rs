@@ -275,10 +275,12 @@ mod owned {
         digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Whether it is a folder of this user, whatever its mode: a command of the user can change that.
+    /// Returns whether it is a folder of this user, whatever its mode: a command of the user can change that. A command of root can also give
+    /// the folder to another user, so root looks at the canary alone.
     fn is_own(root: &Path) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_uid == own)
+        let user = rustix::process::geteuid();
+        let is_own = |stat: Stat| user.is_root() || stat.st_uid == user.as_raw();
+        statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_own)
     }
 
     /// Whether it has the file that every such folder has, and that no command can put there.
@@ -402,6 +404,10 @@ mod tests {
         fs::set_permissions(&shut_root, fs::Permissions::from_mode(0o000)).unwrap();
         let unfinished = base.path().join(format!("{}00000000000000ff", owned::PREFIX));
         fs::create_dir(&unfinished).unwrap();
+        // A command of root can give the folder to another user.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&left_root, Some(65_534), None).unwrap();
+        }
         // A process that dies lets go of its locks and removes nothing.
         let mut left = std::mem::ManuallyDrop::new(left);
         left.hold.let_go();

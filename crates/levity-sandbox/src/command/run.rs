@@ -13,7 +13,6 @@ use super::environment::Environment;
 use super::error::CommandError;
 use super::finished::Finished;
 use super::limits::Limits;
-use crate::policy::ReadScope;
 
 pub(super) type Listener = dyn Fn(Stream, &str) + Send + Sync;
 
@@ -32,8 +31,7 @@ pub(super) struct Order {
     pub(super) stdin: Vec<u8>,
     pub(super) listener: Option<Arc<Listener>>,
     pub(super) limits: Limits,
-    /// What it may read, if it may only read.
-    pub(super) read_only: Option<ReadScope>,
+    pub(super) read_only: bool,
     /// Programs that are looked for outside of what commands can change.
     pub(super) from_system: Vec<String>,
 }
@@ -47,7 +45,7 @@ impl Command {
             stdin: Vec::new(),
             listener: None,
             limits: sandbox.0.limits,
-            read_only: None,
+            read_only: false,
             from_system: Vec::new(),
         };
         Self { sandbox, order }
@@ -66,29 +64,27 @@ impl Command {
     }
 
     /// Runs it read-only: the kernel lets it change nothing but temporary files, execute nothing of the workspace, reach no
-    /// network, and read no file that the workspace denies. It has an empty home and a temporary folder of its own.
-    ///
-    /// With [`ReadScope::Repository`] it can read `.git`, and so every file that was ever committed. Use
-    /// [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) to find out what a command needs.
+    /// network, and read no file that the workspace denies and nothing of a repository. It has an empty home and a temporary folder of its
+    /// own. [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) says which commands must run in this way.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let folder = std::env::temp_dir().join(format!("levity-doc-read-only-{}", std::process::id()));
     /// # std::fs::create_dir_all(&folder)?;
-    /// use levity_sandbox::{Level, ReadScope, Sandbox, Workspace};
+    /// use levity_sandbox::{Level, Sandbox, Workspace};
     ///
     /// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;
     /// if sandbox.report().read_only.holds {
-    ///     let finished = sandbox.shell("echo text > made").read_only(ReadScope::Files).run().await?;
+    ///     let finished = sandbox.shell("echo text > made").read_only().run().await?;
     ///     assert!(!finished.is_success());
     /// }
     /// # std::fs::remove_dir_all(&folder)?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn read_only(mut self, scope: ReadScope) -> Self {
-        self.order.read_only = Some(scope);
+    pub fn read_only(mut self) -> Self {
+        self.order.read_only = true;
         self
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::git::{Git, Shows, without_global_options};
 use super::inner::{Inner, WRAPPERS, inner, is_shell};
 use super::literal;
+use super::option_search::OptionSearch;
 use super::read_only::{heeds_options_of_patterns, is_filter, only_reads, reads_named_by_file, shows_files};
-use super::repository::Inspected;
+use super::restrict::without_global_options;
 use super::shell::{self, Simple, Word};
 use super::{CommandPolicy, Line, Permit, ReadScope};
 
@@ -23,33 +23,27 @@ pub(super) struct Scene {
     folders: Vec<String>,
     /// Whether there are more folders than are followed.
     lost: bool,
-    /// Whether repositories are looked at. What a command needs does not depend on files.
-    looks: bool,
     /// True if a program lists names of files.
     lists: bool,
-    git: bool,
     /// The rule that allows a program, which then has all rights of the sandbox.
     rule: Option<String>,
     /// A program that is no filter. Beside one with more rights it would have them, too.
     beside: Option<String>,
     /// The first sign that keeps the line from being plain words.
     not_plain: Option<String>,
-    /// True if the line is asked about only because of [`excess`](Self::excess).
-    exceeds: bool,
     /// Names of programs that no rule allows, and that are taken to be what the system has under these names.
     pub(super) readers: BTreeSet<String>,
-    /// What was found out about repositories.
-    pub(super) inspected: Inspected,
+    /// The search for files that a pattern makes options. Without one, no file is looked at: what a command needs does not depend on files.
+    options: Option<OptionSearch>,
 }
 
 impl Scene {
     pub(super) fn new(dir: &str, looks: bool) -> Self {
         let dir = if dir == "." { "" } else { dir };
-        let folders = vec![dir.to_owned()];
-        let (readers, inspected) = (BTreeSet::new(), Inspected::default());
-        let [lost, lists, git, exceeds] = [false; 4];
+        let (folders, options) = (vec![dir.to_owned()], looks.then(OptionSearch::default));
         let [rule, beside, not_plain] = [const { None }; 3];
-        Self { folders, lost, looks, lists, git, rule, beside, not_plain, exceeds, readers, inspected }
+        let readers = BTreeSet::new();
+        Self { folders, lost: false, lists: false, rule, beside, not_plain, readers, options }
     }
 
     /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
@@ -68,43 +62,38 @@ impl Scene {
         self.lost |= self.folders.len() > MAX_FOLDERS;
     }
 
-    /// Why the line may not run with the rights that its programs have: each line runs with one set of rights, and one with more than
-    /// those to read must be plain words, since shells differ in all else.
+    /// Why the line may not run with the rights of the rule that allows a program of it: each line runs with one set of rights, and one
+    /// with more than those to read must be plain words, since shells differ in all else.
     fn excess(&self) -> Option<String> {
-        let (whose, reason) = match &self.rule {
-            Some(rule) => (&**rule, BY_RULE),
-            None if self.git => ("git", "which can read all that was ever committed"),
-            None => return None,
-        };
+        let rule = self.rule.as_deref()?;
         if let Some(sign) = &self.not_plain {
-            return Some(not_plain(sign, whose, reason));
+            return Some(not_plain(sign, rule));
         }
-        let is_git_beside = self.git && self.rule.is_some();
-        let beside = self.beside.as_deref().or(is_git_beside.then_some("git"))?;
-        Some(format!("it mixes `{whose}`, {reason}, with `{beside}`; run them one by one"))
+        let beside = self.beside.as_deref()?;
+        Some(format!("it mixes `{rule}`, which a rule allows, with `{beside}`; run them one by one"))
     }
 
     /// What the line reads, if all its programs are allowed only because they read.
     pub(super) fn scope(&self, ruling: &Permit) -> Option<ReadScope> {
         match self {
+            _ if *ruling != Permit::Allow => None,
             Self { rule: Some(_), .. } => None,
-            Self { exceeds: false, .. } if *ruling != Permit::Allow => None,
-            Self { git: true, .. } => Some(ReadScope::Repository),
             Self { lists: false, beside: None, not_plain: None, .. } => Some(ReadScope::Nothing),
             _ => Some(ReadScope::Files),
         }
     }
 }
 
-/// The reason that a program has more rights than to read.
-const BY_RULE: &str = "which a rule allows";
+/// Why git is asked about. Nobody but the folder's owner knows whether its repositories can be trusted.
+const GIT: &str = "`git` runs programs that a repository's settings name, and can show every file that was ever committed; \
+    if you trust the folder, allow it by a rule such as `git status`";
 
-fn not_plain(sign: &str, whose: &str, reason: &str) -> String {
-    format!("it has {sign} beside `{}`, {reason}; write it as plain words", short(whose))
+fn not_plain(sign: &str, rule: &str) -> String {
+    format!("it has {sign} beside `{}`, which a rule allows; write it as plain words", short(rule))
 }
 
 /// A path below a folder of the workspace.
-pub(super) fn join(folder: &str, name: &str) -> String {
+fn join(folder: &str, name: &str) -> String {
     match (folder.is_empty(), name) {
         (_, ".") => folder.to_owned(),
         (true, _) => name.to_owned(),
@@ -153,14 +142,13 @@ impl CommandPolicy {
         let Some(reason) = reason else { return ruling };
         // A rule takes no right away: without those that allow, the line may be one that only reads.
         if scene.rule.is_some() && self.otherwise.is_none() {
-            let mut again = Scene::new(&scene.folders[0], scene.looks);
-            again.inspected = std::mem::take(&mut scene.inspected);
+            let mut again = Scene::new(&scene.folders[0], false);
+            again.options = scene.options.take();
             if self.restrictions().judge_scene(line, &mut again) == Permit::Allow {
                 *scene = again;
                 return Permit::Allow;
             }
         }
-        scene.exceeds = true;
         match &self.otherwise {
             Some(Permit::Deny { .. }) => Permit::deny(reason),
             _ => Permit::ask(reason),
@@ -263,7 +251,8 @@ impl CommandPolicy {
     fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name).chain(texts[1..].iter().copied()).collect();
-        let of_git = if name == "git" { without_global_options(texts) } else { Vec::new() };
+        // Rules that deny or ask speak of `git -C . push`, too; one that allows `git push` does not.
+        let of_git = without_global_options(&by_name, Some);
         let speaks = |rule: &super::CommandRule| {
             [&*by_name, texts, &*of_git].iter().any(|texts| rule.command.matches(texts))
         };
@@ -298,7 +287,7 @@ impl CommandPolicy {
                     (Permit::Ask { .. }, Some(rule)) => {
                         let sign =
                             scene.not_plain.as_deref().unwrap_or("words that are not known before it runs");
-                        Permit::ask(not_plain(sign, &rule.command.text, BY_RULE))
+                        Permit::ask(not_plain(sign, &rule.command.text))
                     }
                     (ruling, _) => ruling,
                 }
@@ -318,8 +307,11 @@ impl CommandPolicy {
             return Permit::Allow;
         }
         let args = &texts[1..];
-        if !is_plain(texts[0]) || (program != "git" && !only_reads(program, args)) {
-            return Permit::ask(format!("`{}` may change something", short(texts[0])));
+        if !is_plain(texts[0]) || !only_reads(program, args) {
+            return match program {
+                "git" if is_plain(texts[0]) => Permit::ask(GIT),
+                _ => Permit::ask(format!("`{}` may change something", short(texts[0]))),
+            };
         }
         scene.readers.insert(program.to_owned());
         if words[1..].iter().any(|word| !word.literal) {
@@ -327,9 +319,6 @@ impl CommandPolicy {
         }
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
             return Permit::ask(format!("`{}` may lie elsewhere", short(&word.text)));
-        }
-        if program == "git" {
-            return self.judge_git(args, scene);
         }
         let is_folder = |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
         match program {
@@ -360,9 +349,8 @@ impl CommandPolicy {
         if !words.iter().any(|word| is_pattern(&word)) {
             return false;
         }
-        let Some(space) = self.workspace.as_ref().filter(|_| scene.looks) else { return false };
-        let Scene { folders, inspected, .. } = scene;
-        scene.lost || folders.iter().any(|folder| inspected.has_option(space.root(), folder))
+        let (Some(space), Some(options)) = (&self.workspace, &mut scene.options) else { return false };
+        scene.lost || scene.folders.iter().any(|folder| options.has_option(space.root(), folder))
     }
 
     /// Asks about words that are names of denied files. The kernel keeps commands from those that are not asked about.
@@ -377,36 +365,6 @@ impl CommandPolicy {
             Some(word) => Permit::ask(format!("`{}` is kept apart", short(&word.text))),
             None => Permit::Allow,
         }
-    }
-
-    fn judge_git(&self, args: &[&str], scene: &mut Scene) -> Permit {
-        let Some((git, shows)) = Git::of(args).and_then(|git| git.shows().map(|shows| (git, shows))) else {
-            let command = args.first().map_or("", |command| command);
-            if command == "show" {
-                return Permit::ask(
-                    "`git show` may show what is kept apart; name a commit by `HEAD~0` or `HEAD^`, and ask for names by `--stat`",
-                );
-            }
-            return Permit::ask(format!(
-                "`git {}` may change something, or show what is kept apart",
-                short(command)
-            ));
-        };
-        if shows == Shows::Nothing {
-            return Permit::Allow;
-        }
-        let Some(space) = &self.workspace else {
-            return Permit::ask("which programs the repository has git run is not known");
-        };
-        if scene.lost {
-            return Permit::ask("which folders git looks at is not known before it runs");
-        }
-        scene.git = true;
-        if !scene.looks {
-            return Permit::Allow;
-        }
-        let Scene { folders, inspected, .. } = scene;
-        git.check(space, folders, shows, inspected).map_or_else(Permit::ask, |()| Permit::Allow)
     }
 
     /// Asks, unless all is allowed anyway.

@@ -11,7 +11,8 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
             none(args, &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls"])
                 && !args.iter().any(|arg| arg.starts_with("-fprint"))
         }
-        "fd" | "fdfind" => no_option(args, "xX", &["--exec", "--exec-batch"]),
+        // With `-l` it runs `ls`.
+        "fd" | "fdfind" => no_option(args, "lxX", &["--list-details", "--exec", "--exec-batch"]),
         "rg" => no_option(args, "z", &["--pre", "--pre-glob", "--hostname-bin", "--search-zip"]),
         "sort" => no_option(args, "oT", &["--output", "--compress-program", "--temporary-directory"]),
         // With `-R` it writes a page into each folder.
@@ -24,7 +25,12 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         "base64" => no_option(args, "o", &["--output"]),
         "hostname" | "env" | "printenv" | "pwd" => args.is_empty(),
         "sed" => prints_lines(args),
-        "file" => no_option(args, "Cp", &["--compile", "--preserve-date"]),
+        // With `-z` it runs the program that unpacks a file.
+        "file" => no_option(
+            args,
+            "CpzZ",
+            &["--compile", "--preserve-date", "--uncompress", "--uncompress-noreport"],
+        ),
         _ if PLAIN.contains(&program) => true,
         _ if TELL_VERSION.contains(&program) => matches!(args, ["--version"]),
         _ => false,
@@ -216,7 +222,7 @@ const PLAIN: [&str; 53] = [
 
 /// Programs whose version is told by themselves. For others a file of the working directory says which program of that
 /// name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`, `.tool-versions` for all that have shims.
-const TELL_VERSION: [&str; 4] = ["clang", "cmake", "gcc", "make"];
+const TELL_VERSION: [&str; 5] = ["clang", "cmake", "gcc", "git", "make"];
 
 fn none(args: &[&str], forbidden: &[&str]) -> bool {
     !args.iter().any(|arg| forbidden.contains(arg))

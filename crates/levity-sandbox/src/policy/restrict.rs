@@ -12,13 +12,14 @@ impl CommandPolicy {
     pub(super) fn may_be_restricted(&self, name: &str, words: &[Word], fitting: Option<usize>) -> bool {
         let texts: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
         let by_name: Vec<_> = std::iter::once(Some(name)).chain(texts[1..].iter().copied()).collect();
+        let of_git = without_global_options(&by_name, |word| word);
         self.rules.iter().enumerate().any(|(at, rule)| {
             let counts = match rule.ruling {
                 Permit::Deny { .. } => true,
                 Permit::Allow => false,
                 _ => fitting.is_none_or(|fitting| at < fitting),
             };
-            counts && (rule.command.may_match(&by_name) || rule.command.may_match(&texts))
+            counts && [&*by_name, &*texts, &*of_git].iter().any(|words| rule.command.may_match(words))
         })
     }
 
@@ -113,4 +114,36 @@ impl CommandPolicy {
             None => Permit::Allow,
         }
     }
+}
+
+/// Options of git itself that take the next word as a value.
+const GLOBAL_VALUED: [&str; 8] = [
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--config-env",
+    "--super-prefix",
+    "--attr-source",
+];
+
+/// A command of git without the options that stand before it, for rules that speak of the command; other commands as they are. Words without
+/// a text are not known yet, and may be many.
+pub(super) fn without_global_options<'a, W: Copy>(
+    words: &[W],
+    text: impl Fn(W) -> Option<&'a str>,
+) -> Vec<W> {
+    let Some((git, mut rest)) = words.split_first().filter(|(first, _)| text(**first) == Some("git")) else {
+        return words.to_vec();
+    };
+    while let [option, after @ ..] = rest
+        && let Some(option) = text(*option).filter(|option| option.starts_with('-'))
+    {
+        rest = match after {
+            [value, behind @ ..] if GLOBAL_VALUED.contains(&option) && text(*value).is_some() => behind,
+            _ => after,
+        };
+    }
+    std::iter::once(git).chain(rest).copied().collect()
 }

@@ -9,7 +9,8 @@ use super::fold::{Spellings, fold_glob};
 const MOST_SPELLINGS: usize = 64;
 
 /// Denied unless a builder says otherwise, in groups: settings with secrets, keys and their stores, logins, the
-/// insides of version control (also by the short names that FAT gives them).
+/// insides of version control (also by the short names that FAT gives them), and folders in which file systems (ZFS, Ceph, NFS servers) show
+/// old versions of all files.
 const DEFAULT: &[&str] = &[
     ".env",
     ".env.*",
@@ -53,6 +54,9 @@ const DEFAULT: &[&str] = &[
     ".jj",
     ".bzr",
     "git~[0-9]",
+    ".zfs",
+    ".snap",
+    ".snapshot",
 ];
 
 /// Allowed although [`DEFAULT`] matches: they show what belongs into a file, and hold no secret.

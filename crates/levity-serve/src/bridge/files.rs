@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use levity_builtin_tools::{ListFiles, ReadFile};
 use levity_core::{CancelToken, Tool, ToolCx};
 use levity_sandbox::{Workspace, WriteOptions};
-use levity_tools::{ListFiles, ReadFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

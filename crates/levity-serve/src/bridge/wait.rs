@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use levity_builtin_tools::ListFiles;
 use levity_sandbox::{Kind, PathError, Workspace};
-use levity_tools::ListFiles;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -4,12 +4,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use levity_builtin_tools::FileTools;
 use levity_loop::Agent;
 use levity_sandbox::Workspace;
 use levity_serve::bridge::{BridgeClient, BridgeHost, HostLimits};
 use levity_serve::{AccessControl, Listener, Runs, Token};
 use levity_test::ScriptedModel;
-use levity_tools::FileTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;

@@ -93,6 +93,18 @@ fn what_is_no_tool_is_reported_and_the_others_work() {
 }
 
 #[test]
+fn a_kind_of_file_without_its_loader_is_reported_with_the_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, feature) in [("a.py", "python"), ("b.tool.json", "commands")] {
+        fs::write(folder.path().join(name), "").unwrap();
+        let problems = FolderTools::open(folder.path()).unwrap().problems();
+        let wanted =
+            format!("`{name}`: nothing here makes tools of such files; switch on the feature `{feature}`");
+        assert!(problems.contains(&wanted), "{problems:?}");
+    }
+}
+
+#[test]
 fn a_folder_that_goes_away_is_told_and_comes_back() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("tools");

@@ -1,12 +1,4 @@
 //! One binary for all tests of the crate.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[cfg(all(feature = "commands", target_os = "linux"))]
-mod command;
-#[cfg(all(unix, feature = "files"))]
-mod files;
 mod folder;
-#[cfg(all(feature = "commands", unix))]
-mod manifest;
-#[cfg(feature = "web")]
-mod web;

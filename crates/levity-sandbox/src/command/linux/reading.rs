@@ -20,7 +20,6 @@ use super::places::Places;
 use crate::Workspace;
 use crate::command::launch;
 use crate::command::private::{Private, RunFolder};
-use crate::policy::ReadScope;
 use crate::workspace::Tree;
 
 /// How many rules a ruleset may have. A workspace that needs more is refused.
@@ -57,7 +56,6 @@ impl Reading {
         places: &Places,
         private: &Path,
         found: &Found,
-        scope: ReadScope,
     ) -> Result<Self, Refusal> {
         let temp = Private::run_folder(private).map_err(Refusal::Failed)?;
         let ruleset = places.bare_ruleset(temp.path()).ok_or(Refusal::NoLandlock)?;
@@ -75,7 +73,7 @@ impl Reading {
             own.extend(elsewhere.iter().map(PathBuf::as_path));
             rules.allow_around(&real, access, &own, found)?;
         }
-        rules.allow_workspace(workspace, found, scope)?;
+        rules.allow_workspace(workspace, found)?;
         Ok(Self { ruleset, temp })
     }
 }
@@ -139,41 +137,26 @@ impl Rules<'_> {
         Ok(())
     }
 
-    fn allow_workspace(
-        &mut self,
-        workspace: &Workspace,
-        found: &Found,
-        scope: ReadScope,
-    ) -> Result<(), Refusal> {
+    fn allow_workspace(&mut self, workspace: &Workspace, found: &Found) -> Result<(), Refusal> {
         let root = openat(CWD, workspace.root(), LIST & !OFlags::NOFOLLOW, Mode::empty())?;
         let root_path = workspace.root().as_os_str().as_bytes();
         let above = root_path.strip_suffix(b"/").unwrap_or(root_path).len() + 1;
-        let with_git = scope == ReadScope::Repository;
         let is_git = |path: &[u8]| path == b".git" || path.ends_with(b"/.git");
         // Both relative to the workspace: what is hidden, and the folders above that.
-        let (mut hidden, mut parted) = (HashSet::new(), HashSet::new());
+        let mut hidden: HashSet<&[u8]> = found.repositories.iter().map(Vec::as_slice).collect();
         let mut secrets = HashSet::new();
         for cover in &found.covers {
             let path = cover.path.as_bytes().get(above..).unwrap_or_default();
-            if cover.kind.hides() || (!with_git && is_git(path)) {
+            if cover.kind.hides() || is_git(path) {
                 hidden.insert(path);
                 secrets.insert(cover.identity);
-                let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-                parted.extend(ends.chain([0]).map(|end| &path[..end]));
             }
-        }
-        for path in found.repositories.iter().filter(|_| !with_git) {
-            hidden.insert(path);
-            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-            parted.extend(ends.chain([0]).map(|end| &path[..end]));
         }
         if hidden.is_empty() {
             return self.allow(root, read());
         }
-        let is_hidden = |path: &[u8]| {
-            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-            ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]))
-        };
+        let parted: HashSet<&[u8]> = hidden.iter().copied().flat_map(folders_above).collect();
+        let is_hidden = |path| folders_above(path).chain([path]).any(|folder| hidden.contains(folder));
         let mut parts: Vec<&[u8]> = parted.iter().copied().filter(|folder| !is_hidden(folder)).collect();
         // Each is opened from the one before it, as far as they have the same folders above them.
         parts.sort_unstable();
@@ -190,12 +173,11 @@ impl Rules<'_> {
                 let entry = entry?;
                 let name = entry.file_name().to_bytes();
                 let path = join(folder, name);
-                let is_own_git = with_git && name == b".git";
                 let is_denied = workspace.denies_entry(&text, &String::from_utf8_lossy(name));
                 if matches!(name, b"." | b"..")
                     || hidden.contains(&*path)
                     || parted.contains(&*path)
-                    || (is_denied && !is_own_git)
+                    || is_denied
                 {
                     continue;
                 }
@@ -214,6 +196,12 @@ impl Rules<'_> {
         }
         Ok(())
     }
+}
+
+/// The folders above a path that is relative to the workspace, and the workspace itself.
+fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    ends.chain([0]).map(|end| &path[..end])
 }
 
 #[cfg(test)]
@@ -238,7 +226,7 @@ mod tests {
         // Where there is no Landlock, nothing can be counted.
         let Some(ruleset) = ruleset else { return true };
         let mut rules = Rules { ruleset: ruleset.as_fd(), left: rules };
-        match rules.allow_workspace(&workspace, &found, ReadScope::Files) {
+        match rules.allow_workspace(&workspace, &found) {
             Ok(()) => rules.left == 0,
             Err(Refusal::TooManyRules) => false,
             Err(other) => panic!("{other:?}"),

@@ -36,7 +36,6 @@ use crate::command::limits::Limits;
 use crate::command::private::{Private, RunFolder};
 use crate::command::report::Report;
 use crate::command::run::{Control, Order};
-use crate::policy::ReadScope;
 
 /// How often denied files are looked for when they are moved meanwhile.
 const TRIES: usize = 16;
@@ -117,12 +116,12 @@ impl System {
         let mut tries = 1;
         let (records, covers, out, err) = loop {
             let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
-            let (found, _mark) = self.search(order.read_only.is_some())?;
-            let reading = order.read_only.map(|scope| self.reading(&found, scope)).transpose()?;
+            let (found, _mark) = self.search(order.read_only)?;
+            let reading = order.read_only.then(|| self.reading(&found)).transpose()?;
             let mut covers = Vec::new();
             let mut _placeholders = Placeholders::default();
             if self.means.hidden {
-                (covers, _placeholders) = self.covers(found, order.read_only.is_some());
+                (covers, _placeholders) = self.covers(found, order.read_only);
             }
             // They are there until the command has ended.
             let mut _links = None;
@@ -205,18 +204,16 @@ impl System {
         (hide::without_hidden(covers), placeholders)
     }
 
-    fn reading(&self, found: &Found, scope: ReadScope) -> Result<Reading, CommandError> {
+    fn reading(&self, found: &Found) -> Result<Reading, CommandError> {
         if self.read_only_filters.is_none() {
             return Err(CommandError::ReadOnly("the kernel cannot hold it here"));
         }
-        Reading::new(&self.workspace, &self.places, &self.private, found, scope).map_err(|refusal| {
-            match refusal {
-                Refusal::TooManyRules => {
-                    CommandError::ReadOnly("the workspace has too many files beside those that it denies")
-                }
-                Refusal::NoLandlock => CommandError::ReadOnly("Landlock is missing"),
-                Refusal::Failed(source) => setup("what a command may read", source),
+        Reading::new(&self.workspace, &self.places, &self.private, found).map_err(|refusal| match refusal {
+            Refusal::TooManyRules => {
+                CommandError::ReadOnly("the workspace has too many files beside those that it denies")
             }
+            Refusal::NoLandlock => CommandError::ReadOnly("Landlock is missing"),
+            Refusal::Failed(source) => setup("what a command may read", source),
         })
     }
 
@@ -328,7 +325,7 @@ impl System {
     /// A run of the workspace that only reads, to try that; `None` where it cannot be.
     pub(super) fn try_reading(&self) -> Option<Reading> {
         let found = hide::search(&self.workspace).ok()?;
-        self.reading(&found, ReadScope::Files).ok()
+        self.reading(&found).ok()
     }
 
     /// A job that tries what the means are worth, with the rights of any command or of one that only reads.

@@ -222,10 +222,6 @@ fn program_that_a_search_runs_is_denied_by_its_rule() {
         ("A=1 make", "allow"),
         ("fd -x ls ';' -xrm", "ask"),
         ("fd . -x ls ';' --exec=rm", "ask"),
-        ("git -C . push", "deny"),
-        ("git --no-pager push", "deny"),
-        ("git -c a=b --git-dir x push origin", "deny"),
-        ("git -c push log", "allow"),
         ("cargo build -p a", "allow"),
         ("nice ls rm", "allow"),
         ("grep rm a", "allow"),
@@ -262,4 +258,15 @@ fn word_that_may_expand_to_a_denied_command_is_asked_about() {
     ] {
         check(&policy, line, expected);
     }
+}
+
+#[test]
+fn old_version_that_a_file_system_keeps_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let space = crate::Workspace::open(folder.path()).unwrap();
+    let policy = CommandPolicy::new().within(&space);
+    for line in ["cat .zfs/snapshot/monday/.env", "cat src/.snap/monday/a.rs", "ls && cat .snapshot/hourly.0/a.rs"] {
+        check(&policy, line, "ask");
+    }
+    check(&policy, "cat src/a.snap", "allow");
 }

@@ -4,7 +4,7 @@ use super::super::{literal, shell};
 use super::check;
 use crate::{CommandPolicy, Line, Permit, ReadScope, Workspace};
 
-/// Lines with programs that rules allow, or with git, judged by hand.
+/// Lines with programs that rules allow, judged by hand.
 const LINES: &[(&str, &str)] = &[
     ("cargo test", "allow"),
     ("cargo test -- --nocapture", "allow"),
@@ -150,7 +150,8 @@ const LINES: &[(&str, &str)] = &[
     ("make; env", "ask"),
     ("make; ./make", "ask"),
     ("git status; cat a", "ask"),
-    ("git status; make", "ask"),
+    ("git push; make", "ask"),
+    ("git show HEAD", "ask"),
     ("git status | head a", "ask"),
     ("git log *", "ask"),
     ("git status $X", "ask"),
@@ -170,7 +171,13 @@ const LINES: &[(&str, &str)] = &[
 
 fn policy(folder: &tempfile::TempDir) -> CommandPolicy {
     let space = Workspace::open(folder.path()).unwrap();
-    CommandPolicy::new().within(&space).allow("cargo test").allow("make")
+    CommandPolicy::new()
+        .within(&space)
+        .allow("cargo test")
+        .allow("make")
+        .allow("git status")
+        .allow("git diff")
+        .allow("git log")
 }
 
 #[test]
@@ -197,7 +204,7 @@ fn rule_has_no_say_in_what_only_reads() {
         ("cat a | sort b", Some(ReadScope::Files)),
         ("sh -c 'cat a'", Some(ReadScope::Files)),
         ("for a in b", None),
-        ("git log | head -3", Some(ReadScope::Repository)),
+        ("git log | head -3", None),
         ("head -3 # all", Some(ReadScope::Files)),
     ] {
         let (ruling, found) = (named.judge(Line::Shell(line)), named.read_scope(Line::Shell(line)));
@@ -230,14 +237,9 @@ fn reason_says_how_to_write_the_line() {
             "cargo test && cat a",
             "it mixes `cargo test`, which a rule allows, with `cat`; run them one by one",
         ),
-        ("git status; make", "it mixes `make`, which a rule allows, with `git`; run them one by one"),
         (
-            "git status; cat a",
-            "it mixes `git`, which can read all that was ever committed, with `cat`; run them one by one",
-        ),
-        (
-            "git status # all",
-            "it has `#` outside of quotes beside `git`, which can read all that was ever committed; write it as plain words",
+            "git show HEAD",
+            "`git` runs programs that a repository's settings name, and can show every file that was ever committed; if you trust the folder, allow it by a rule such as `git status`",
         ),
     ] {
         assert_eq!(policy(&folder).judge(Line::Shell(line)), Permit::ask(reason), "{line}");

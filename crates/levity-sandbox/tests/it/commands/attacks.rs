@@ -1,7 +1,7 @@
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use levity_sandbox::{Exit, ReadScope, Report};
+use levity_sandbox::{Exit, Report};
 
 use super::RUNGS;
 use super::arena::Arena;
@@ -630,7 +630,7 @@ async fn read_only_command_can_ask_file_systems_and_not_change_files() {
                     "open(F,\"<\",\"file\") or die; my $b = \"\\0\" x 4096; ioctl(F,{request},$b); print $!{{EACCES}} ? 1 : 0"
                 );
                 let line = perl(&code);
-                let finished = arena.sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+                let finished = arena.sandbox.shell(line).read_only().run().await.unwrap();
                 let expected = if refused { "1" } else { "0" };
                 assert_eq!(finished.stdout.text, expected, "without {rung:?}, {request:#x}: {finished:?}");
             }
@@ -746,7 +746,7 @@ async fn read_only_command_sees_no_sockets_of_the_host() {
             continue;
         }
         let line = "cat /proc/net/unix /proc/self/net/unix; true";
-        let finished = arena.sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+        let finished = arena.sandbox.shell(line).read_only().run().await.unwrap();
         assert!(!finished.stdout.text.contains(arena.mark()), "without {rung:?}: {finished:?}");
     }
 }
@@ -761,8 +761,7 @@ async fn command_that_shuts_the_private_folders_keeps_no_other_from_running() {
         assert!(finished.is_success(), "without {rung:?}: {finished:?}");
         arena.shell(line).await.unwrap();
         if arena.sandbox.report().read_only.holds {
-            let finished =
-                arena.sandbox.shell("echo x > $TMPDIR/x; ls $HOME").read_only(ReadScope::Files).run();
+            let finished = arena.sandbox.shell("echo x > $TMPDIR/x; ls $HOME").read_only().run();
             let finished = finished.await.unwrap();
             assert!(finished.is_success(), "without {rung:?}: {finished:?}");
         }

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
-use levity_sandbox::{ReadScope, Sandbox, Workspace};
+use levity_sandbox::{Sandbox, Workspace};
 
 use super::{RUNGS, lower};
 
@@ -490,7 +490,7 @@ async fn second_name_of_a_file_that_was_denied_shows_nothing() {
                     continue;
                 }
                 let reads = sandbox.shell(format!("grep -rs hush .; cat {copy} p/copy; cat plain plain.txt"));
-                let finished = reads.read_only(ReadScope::Files).run().await.unwrap();
+                let finished = reads.read_only().run().await.unwrap();
                 assert_eq!(
                     finished.stdout.text, "open\nopen\n",
                     "without {rung:?}, {name}, `{line}`: {finished:?}"
@@ -521,7 +521,7 @@ async fn denied_link_to_a_place_that_was_opened_shows_nothing() {
             assert_eq!(finished.stdout.text, "open\n", "without {rung:?}: {finished:?}");
         }
         if sandbox.report().read_only.holds {
-            let finished = sandbox.shell(line).read_only(ReadScope::Files).run().await.unwrap();
+            let finished = sandbox.shell(line).read_only().run().await.unwrap();
             assert_eq!(finished.stdout.text, "open\n", "without {rung:?}: {finished:?}");
         }
     }

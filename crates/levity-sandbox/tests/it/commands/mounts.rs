@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use levity_sandbox::{CommandError, ReadScope, Sandbox, Workspace};
+use levity_sandbox::{CommandError, Sandbox, Workspace};
 
 use super::lower;
 
@@ -133,7 +133,7 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
             }
             let run = async |line: &str| {
                 let command = sandbox.shell(line);
-                let command = if read_only { command.read_only(ReadScope::Files) } else { command };
+                let command = if read_only { command.read_only() } else { command };
                 command.run().await.unwrap()
             };
             for path in SECRETS {

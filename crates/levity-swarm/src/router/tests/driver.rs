@@ -157,7 +157,7 @@ impl Driver {
                 self.done.insert(id);
             }
             SwarmNotice::Failed { id, then: FailureAction::Leave, .. } | SwarmNotice::Skipped { id, .. } => {
-                self.settle(&id)
+                self.settle(&id);
             }
             SwarmNotice::Message(message) => self.said(message),
             _ => {}

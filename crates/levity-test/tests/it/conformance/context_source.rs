@@ -59,7 +59,7 @@ impl ContextSource for Notes {
             Flaw::SameName => blocks.iter_mut().for_each(|block| block.name = "note".into()),
             Flaw::FickleByBudget if budget > 100 => blocks[0].lasts = ContextLifetime::Run,
             Flaw::FickleByGoal if !ask.goal.is_empty() && budget > 100 => {
-                blocks[1].lasts = ContextLifetime::Run
+                blocks[1].lasts = ContextLifetime::Run;
             }
             Flaw::Restless if looks % 2 == 1 => blocks.reverse(),
             _ => {}

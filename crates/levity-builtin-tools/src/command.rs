@@ -1,0 +1,295 @@
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use levity_core::{Content, Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_sandbox::{
+    Command, CommandError, CommandPolicy, Exit, Finished, Limit, Line, Network, ReadScope, Sandbox,
+};
+use serde_json::{Value, json};
+
+/// How much longer than the command the whole call may take: for asking it to end, and for killing what will not.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// The tool `run_command`: runs a command in a sandbox.
+///
+/// A command that fails is a result, which the model reads; one that is not done in time is an error with what it
+/// wrote until then. What it writes is reported as progress while it runs.
+///
+/// A command that the policy allows because it only reads runs read-only: the kernel keeps it from changing anything, from the
+/// network and from files that the workspace denies. Where the sandbox cannot do that
+/// ([`Report::read_only`](levity_sandbox::Report::read_only)), a person is asked about every command that reads files and that no rule
+/// allows.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("levity-run-command-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// use levity_core::{Tool, ToolCx};
+/// use levity_sandbox::{Level, Sandbox, Workspace};
+/// use levity_builtin_tools::RunCommand;
+/// use serde_json::json;
+///
+/// let sandbox = Sandbox::builder(Workspace::open(&folder)?).at_least(Level::Open).build()?;
+/// let tool = RunCommand::new(sandbox);
+/// let output = tool.call(json!({"command": "echo hello | wc -c"}), &ToolCx::detached()).await?;
+/// assert!(output.as_text().starts_with("6\n[exit code 0 after"));
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RunCommand {
+    sandbox: Sandbox,
+    policy: CommandPolicy,
+    spec: ToolSpec,
+}
+
+impl RunCommand {
+    /// Runs commands in `sandbox`, under the default policy, which knows the files that the sandbox's workspace denies.
+    pub fn new(sandbox: Sandbox) -> Self {
+        let spec = spec(&sandbox);
+        let policy = CommandPolicy::default().within(sandbox.workspace());
+        Self { sandbox, policy, spec }
+    }
+
+    /// Which commands may run, which are asked about, and which may not. A policy that knows no workspace is told the
+    /// sandbox's. A command that a rule allows runs with all rights of the sandbox.
+    #[must_use]
+    pub fn policy(mut self, policy: CommandPolicy) -> Self {
+        self.policy = match policy.workspace() {
+            Some(_) => policy,
+            None => policy.within(self.sandbox.workspace()),
+        };
+        self
+    }
+
+    fn judge(&self, wish: &Wish) -> Permit {
+        let ruling = self.policy.judge_in(&wish.dir, wish.as_line());
+        match (&ruling, self.read_scope(wish)) {
+            (Permit::Allow, Some(scope)) if scope != ReadScope::Nothing && !self.holds_reading() => {
+                Permit::ask("it only reads, but this system cannot hold a command to that")
+            }
+            _ => ruling,
+        }
+    }
+
+    /// What the command reads, if it needs no leave because it only reads.
+    fn read_scope(&self, wish: &Wish) -> Option<ReadScope> {
+        self.policy.read_scope_in(&wish.dir, wish.as_line())
+    }
+
+    fn holds_reading(&self) -> bool {
+        self.sandbox.report().read_only.holds
+    }
+
+    fn command(&self, wish: &Wish, cx: &ToolCx) -> Command {
+        let command = match &wish.argv {
+            None => self.sandbox.shell(&wish.line),
+            Some(argv) => self.sandbox.command(argv),
+        };
+        let progress = cx.progress.clone();
+        let command = command.on_output(move |_, text| progress.report(text)).time(wish.time);
+        // Nothing here depends on whether it was asked about: files may have changed since.
+        let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
+            Some(_) => command.read_only(),
+            // A program of the workspace may have the name of one that only reads.
+            None => command.take_from_system(self.policy.readers_in(&wish.dir, wish.as_line())),
+        };
+        command.dir(&wish.dir)
+    }
+}
+
+#[async_trait]
+impl Tool for RunCommand {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
+        let wish =
+            Wish::read(&args).ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
+        // Whether it is asked about was decided before; files have no say in what is denied.
+        if let Some(reason) = self.policy.denial_in(&wish.dir, wish.as_line()) {
+            return Err(ToolError::new(
+                ToolErrorKind::Denied,
+                format!("this command is not allowed: {reason}"),
+            ));
+        }
+        let run = std::pin::pin!(self.command(&wish, cx).run());
+        let cancelled = std::pin::pin!(cx.cancel.cancelled());
+        match select(run, cancelled).await {
+            Either::Left((finished, _)) => output(&finished.map_err(|error| failed(&error))?),
+            Either::Right(_) => {
+                Err(ToolError::new(ToolErrorKind::Cancelled, "the command was stopped before it was done"))
+            }
+        }
+    }
+
+    fn permit(&self, args: &Value) -> Permit {
+        // What is no command fails when it is called.
+        Wish::read(args).map(|wish| self.judge(&wish)).unwrap_or_default()
+    }
+
+    fn permit_blocks(&self) -> bool {
+        // The policy looks into folders.
+        true
+    }
+}
+
+/// What a model asked for.
+struct Wish {
+    line: String,
+    /// The program and its arguments, where a list of them says that there is to be no shell.
+    argv: Option<Vec<String>>,
+    /// The folder it begins in.
+    dir: String,
+    time: Duration,
+}
+
+impl Wish {
+    fn as_line(&self) -> Line<'_> {
+        match &self.argv {
+            None => Line::Shell(&self.line),
+            Some(argv) => Line::Argv(argv),
+        }
+    }
+
+    fn read(args: &Value) -> Option<Self> {
+        let text = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
+        let line = text("command")?;
+        let argv = match args.get("args") {
+            None => None,
+            Some(list) => {
+                let args = list.as_array()?.iter().map(|arg| arg.as_str().map(str::to_owned));
+                Some(std::iter::once(Some(line.clone())).chain(args).collect::<Option<Vec<_>>>()?)
+            }
+        };
+        let seconds = args.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(u64::MAX).max(1);
+        let dir = text("dir").unwrap_or_else(|| ".".to_owned());
+        Some(Self { line, argv, dir, time: Duration::from_secs(seconds) })
+    }
+}
+
+fn spec(sandbox: &Sandbox) -> ToolSpec {
+    let time = sandbox.time();
+    let network = match sandbox.network() {
+        Network::None => " There is no network.",
+        _ => "",
+    };
+    let description = format!(
+        "Runs a command and returns what it wrote and its exit code. It begins in the workspace's folder, and can \
+         change files there and in $TMPDIR only.{network} Each call is a new shell: `cd` and variables do not last. \
+         There is no terminal and no input, so give options that keep programs from asking. Everything that it \
+         starts ends with it, background jobs too. It may take {time:?} at most. Long output is cut in the middle: \
+         use `grep`, `head` or `tail` to see what matters."
+    );
+    let input = json!({
+        "type": "object",
+        "properties": {
+            "command": {
+                "type": "string",
+                "description": "A line for /bin/sh, such as `cargo test 2>&1 | tail -n 40`; with `args`, the program alone.",
+            },
+            "args": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Arguments for the program in `command`, which then runs without a shell: nothing needs quoting.",
+            },
+            "dir": {
+                "type": "string",
+                "description": "The folder to begin in, relative to the workspace.",
+            },
+            "timeout_seconds": {
+                "type": "integer",
+                "minimum": 1,
+                "description": format!("How long it may take; {} at most, and by default.", time.as_secs().max(1)),
+            },
+        },
+        "required": ["command"],
+        "additionalProperties": false,
+    });
+    let hints = Hints::new().timeout(time.saturating_add(SLACK));
+    ToolSpec::new("run_command", description).with_input(input).with_output(output_schema()).with_hints(hints)
+}
+
+fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "exit_code": {"type": ["integer", "null"], "description": "Null when it was ended from outside."},
+            "ended_by": {"type": "string", "description": "What ended it, if it did not end by itself."},
+            "stdout": {"type": "string"},
+            "stderr": {"type": "string"},
+            "truncated": {"type": "boolean", "description": "Whether something of the output is left out."},
+            "duration_ms": {"type": "integer"},
+        },
+        "required": ["exit_code", "stdout", "stderr", "truncated", "duration_ms"],
+    })
+}
+
+fn output(finished: &Finished) -> Result<ToolOutput, ToolError> {
+    let text = text(finished);
+    if finished.exit == Exit::Limit(Limit::Time) {
+        let text = format!("the command was not done in time, and was ended; it wrote:\n{text}");
+        return Err(ToolError::new(ToolErrorKind::Timeout, text));
+    }
+    let (code, ended_by) = match finished.exit {
+        Exit::Code(code) => (Some(code), None),
+        exit => (None, Some(exit.to_string())),
+    };
+    let mut value = json!({
+        "exit_code": code,
+        "stdout": finished.stdout.text,
+        "stderr": finished.stderr.text,
+        "truncated": finished.stdout.is_cut() || finished.stderr.is_cut(),
+        "duration_ms": u64::try_from(finished.time.as_millis()).unwrap_or(u64::MAX),
+    });
+    if let Some(ended_by) = ended_by {
+        value["ended_by"] = ended_by.into();
+    }
+    let mut output = ToolOutput::value(value);
+    output.content.push(Content::Text(text));
+    Ok(output)
+}
+
+/// What the model reads: the output as it is, the errors under a heading, and how it ended.
+fn text(finished: &Finished) -> String {
+    let (out, err) = (&finished.stdout.text, &finished.stderr.text);
+    let mut text = out.clone();
+    if !err.is_empty() {
+        end_line(&mut text);
+        text.push_str("[stderr]\n");
+        text.push_str(err);
+    }
+    if text.is_empty() {
+        text.push_str("[no output]");
+    }
+    end_line(&mut text);
+    let _ = write!(text, "[{} after {:.1} s]", finished.exit, finished.time.as_secs_f64());
+    text
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+fn invalid(text: impl Into<String>) -> ToolError {
+    ToolError::new(ToolErrorKind::InvalidArgs, text)
+}
+
+fn failed(error: &CommandError) -> ToolError {
+    match error {
+        CommandError::Empty | CommandError::Zero(_) | CommandError::TooLong | CommandError::Directory(_) => {
+            invalid(error.to_string())
+        }
+        _ => match std::error::Error::source(error) {
+            Some(cause) => ToolError::failed(format!("{error}: {cause}")),
+            None => ToolError::failed(error.to_string()),
+        },
+    }
+}

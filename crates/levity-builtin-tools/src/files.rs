@@ -1,0 +1,88 @@
+//! Tools for the files of a workspace.
+
+mod args;
+mod decode;
+mod edit;
+mod hits;
+mod ignored;
+mod lines;
+mod list;
+mod near;
+mod queue;
+mod read;
+mod replace;
+mod report;
+mod search;
+mod shown;
+mod steady;
+mod view;
+mod walk;
+mod write;
+
+use std::sync::Arc;
+
+pub use edit::EditFile;
+use levity_core::{Tool, Toolbox, WorkspaceSource};
+use levity_sandbox::Workspace;
+pub use list::ListFiles;
+pub use read::ReadFile;
+pub use search::SearchFiles;
+pub use write::WriteFile;
+
+/// The tools for a workspace's files: `read_file`, `list_files`, `search_files` and, unless the workspace is
+/// read-only, `write_file` and `edit_file`.
+///
+/// ```
+/// use levity_sandbox::Workspace;
+/// use levity_builtin_tools::FileTools;
+/// use levity_tools::Registry;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let workspace = Workspace::builder(folder.path()).read_only().build()?;
+/// let registry = Registry::builder().tools(FileTools::new(workspace).max_read(20_000)).build()?;
+/// let names: Vec<_> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
+/// assert_eq!(names, ["read_file", "list_files", "search_files"]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// An agent that is given them knows its workspace: its context value has the folder and the first 1,000 files.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FileTools {
+    space: Workspace,
+    max_read: usize,
+}
+
+impl FileTools {
+    /// The tools for this workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { space: workspace, max_read: ReadFile::MAX_READ }
+    }
+
+    /// How many bytes of a file are shown at once; 100 KB by default.
+    pub fn max_read(mut self, bytes: usize) -> Self {
+        self.max_read = bytes;
+        self
+    }
+}
+
+impl Toolbox for FileTools {
+    fn into_tools(self) -> Vec<Arc<dyn Tool>> {
+        let mut tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(ReadFile::new(self.space.clone()).max_read(self.max_read)),
+            Arc::new(ListFiles::new(self.space.clone())),
+            Arc::new(SearchFiles::new(self.space.clone())),
+        ];
+        if !self.space.is_read_only() {
+            tools.push(Arc::new(WriteFile::new(self.space.clone())));
+            tools.push(Arc::new(EditFile::new(self.space)));
+        }
+        tools
+    }
+
+    fn workspace(&self) -> Option<Arc<dyn WorkspaceSource>> {
+        Some(Arc::new(view::Files(self.space.clone())))
+    }
+}

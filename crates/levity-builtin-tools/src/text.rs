@@ -1,0 +1,14 @@
+//! Places in a text at which it can be cut.
+
+use levity_core::text::head;
+
+/// The last char boundary at or before `at`.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    head(text, at).len()
+}
+
+/// The first char boundary at or after `at`.
+#[cfg(feature = "web")]
+pub(crate) fn ceil(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+}

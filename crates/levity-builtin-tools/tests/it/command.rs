@@ -1,0 +1,492 @@
+//! The tool that runs commands, as a model calls it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use levity_builtin_tools::RunCommand;
+use levity_core::{CancelToken, Permit, Progress, Tool, ToolCall, ToolCx, ToolErrorKind, ToolResult};
+use levity_sandbox::{CommandPolicy, Level, Line, Sandbox, SandboxBuilder, Workspace};
+use levity_test::ManualWorld;
+use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A workspace, and a dispatcher with the tool for it.
+struct Desk {
+    folder: TempDir,
+    dispatcher: Dispatcher,
+    heard: Arc<Mutex<String>>,
+}
+
+fn tool(folder: &TempDir, settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> RunCommand {
+    let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
+    RunCommand::new(settings(builder).build().unwrap())
+}
+
+impl Desk {
+    fn new(settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::builder().tool(tool(&folder, settings)).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
+        Self { folder, dispatcher, heard: Arc::default() }
+    }
+
+    async fn dispatch(&self, args: Value, approved: bool) -> Dispatched {
+        let heard = Arc::clone(&self.heard);
+        let progress = Progress::new(move |text| heard.lock().unwrap().push_str(text));
+        let cx = CallCx::new("r1".into(), "r1/1").with_progress(progress);
+        self.dispatcher.dispatch(&ToolCall::new("c1", "run_command", args), approved, cx).await
+    }
+
+    /// The result of a call that a person agreed to.
+    async fn run(&self, args: Value) -> ToolResult {
+        match self.dispatch(args, true).await {
+            Dispatched::Done(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The text without the time that it took.
+fn timeless(text: &str) -> String {
+    let (text, _) = text.rsplit_once(" after ").unwrap();
+    text.to_owned()
+}
+
+#[tokio::test]
+async fn a_command_is_read_well() {
+    let desk = Desk::new(|builder| builder);
+    let check = async |args: Value, expected: &str| {
+        let result = desk.run(args).await;
+        assert_eq!(result.error, None, "{result:?}");
+        assert_eq!(timeless(&result.text()), expected);
+    };
+    check(json!({"command": "echo hello | tr a-z A-Z"}), "HELLO\n[exit code 0").await;
+    check(json!({"command": "true"}), "[no output]\n[exit code 0").await;
+    check(json!({"command": "echo bad >&2; exit 3"}), "[stderr]\nbad\n[exit code 3").await;
+    check(json!({"command": "printf a; printf b >&2"}), "a\n[stderr]\nb\n[exit code 0").await;
+    check(json!({"command": "kill -9 $$"}), "[no output]\n[ended by signal 9").await;
+    check(
+        json!({"command": "printf", "args": ["%s|", "a b", "$HOME", "`x`"]}),
+        "a b|$HOME|`x`|\n[exit code 0",
+    )
+    .await;
+    std::fs::create_dir(desk.folder.path().join("sub")).unwrap();
+    check(json!({"command": "basename $(pwd)", "dir": "sub"}), "sub\n[exit code 0").await;
+}
+
+#[tokio::test]
+async fn a_failing_command_is_a_result_with_a_value() {
+    let desk = Desk::new(|builder| builder.output(100));
+    let result = desk.run(json!({"command": "echo out; echo err >&2; exit 2"})).await;
+    let value = result.value.unwrap();
+    assert_eq!(
+        (&value["exit_code"], &value["stdout"], &value["stderr"]),
+        (&json!(2), &json!("out\n"), &json!("err\n"))
+    );
+    assert_eq!(value["truncated"], false);
+    assert!(value["duration_ms"].is_u64());
+    let result = desk.run(json!({"command": "yes | head -c 10000; kill -9 $$"})).await;
+    let value = result.value.unwrap();
+    assert_eq!((&value["exit_code"], &value["truncated"]), (&Value::Null, &json!(true)));
+    assert_eq!(value["ended_by"], "ended by signal 9");
+    assert!(value["stdout"].as_str().unwrap().contains("[.. 9900 bytes left out ..]"), "{value}");
+}
+
+#[tokio::test]
+async fn output_is_reported_while_it_runs() {
+    let desk = Desk::new(|builder| builder);
+    desk.run(json!({"command": "echo one; echo two >&2"})).await;
+    let heard = desk.heard.lock().unwrap();
+    assert!(heard.contains("one\n") && heard.contains("two\n"), "{heard}");
+}
+
+#[tokio::test]
+async fn time_is_up_with_what_was_written() {
+    for args in [
+        json!({"command": "echo begun; sleep 1000"}),
+        json!({"command": "echo begun; sleep 1000", "timeout_seconds": 5000}),
+    ] {
+        let desk = Desk::new(|builder| builder.time(Duration::from_millis(300)));
+        let result = desk.run(args).await;
+        assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
+        assert!(result.text().contains("begun\n"), "{}", result.text());
+    }
+    let desk = Desk::new(|builder| builder);
+    let result = desk.run(json!({"command": "echo begun; sleep 1000", "timeout_seconds": 1})).await;
+    assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_run_is_an_error_that_says_why() {
+    let desk = Desk::new(|builder| builder);
+    let check = async |args: Value, kind: ToolErrorKind, part: &str| {
+        let result = desk.run(args).await;
+        assert_eq!(result.error, Some(kind), "{result:?}");
+        assert!(result.text().contains(part), "{}", result.text());
+    };
+    check(json!({"command": "no-such-program", "args": []}), ToolErrorKind::Failed, "`no-such-program`")
+        .await;
+    check(json!({"command": "pwd", "dir": ".."}), ToolErrorKind::InvalidArgs, "`..`").await;
+    check(json!({"command": "pwd", "dir": "/etc"}), ToolErrorKind::InvalidArgs, "`/etc`").await;
+    check(json!({"command": ""  , "args": []}), ToolErrorKind::InvalidArgs, "empty").await;
+    check(json!({"command": "echo a\0b"}), ToolErrorKind::InvalidArgs, "zero byte").await;
+    check(json!({"command": "echo", "args": ["x".repeat(1 << 20)]}), ToolErrorKind::InvalidArgs, "too long")
+        .await;
+    for args in
+        [json!({}), json!({"command": 1}), json!({"command": "x", "args": "y"}), json!({"commands": "x"})]
+    {
+        check(args, ToolErrorKind::InvalidArgs, "schema").await;
+    }
+}
+
+#[tokio::test]
+async fn the_policy_is_asked() {
+    let desk = Desk::new(|builder| builder);
+    let Dispatched::NeedsApproval { reason } = desk.dispatch(json!({"command": "rm -rf data"}), false).await
+    else {
+        panic!("it was not asked about");
+    };
+    assert!(!reason.is_empty());
+    // The tool says what the policy says, of a line and of a list.
+    let folder = tempfile::tempdir().unwrap();
+    let (tool, policy) = (tool(&folder, |builder| builder), CommandPolicy::default());
+    let argv = ["git".to_owned(), "push".to_owned()];
+    for (args, line) in [
+        (json!({"command": "ls | rm -r x"}), Line::Shell("ls | rm -r x")),
+        (json!({"command": "git", "args": ["push"]}), Line::Argv(&argv)),
+    ] {
+        assert_eq!(tool.permit(&args), policy.judge(line));
+    }
+}
+
+#[tokio::test]
+async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = CommandPolicy::new().deny("touch", "nothing is made here");
+    let tool = tool(&folder, |builder| builder).policy(policy);
+    let registry = Registry::builder().tool(tool).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
+    for args in [
+        json!({"command": "touch made"}),
+        json!({"command": "touch", "args": ["made"]}),
+        json!({"command": "true; sh -c 'touch made'"}),
+        json!({"command": "echo $(touch made)"}),
+    ] {
+        let call = ToolCall::new("c1", "run_command", args.clone());
+        let Dispatched::Done(result) =
+            dispatcher.dispatch(&call, true, CallCx::new("r1".into(), "r1/1")).await
+        else {
+            panic!("{args}");
+        };
+        assert_eq!(result.error, Some(ToolErrorKind::Denied), "{args}: {result:?}");
+        assert!(result.text().contains("nothing is made here"), "{}", result.text());
+        assert!(!folder.path().join("made").exists(), "{args}");
+    }
+}
+
+/// A repository with a commit, a change and a folder, as its owner makes it.
+fn repository() -> Option<TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    std::fs::write(folder.path().join("a.txt"), "one\n").unwrap();
+    if !host_git(&folder, &["init", "-q", "-b", "main"])?.0 {
+        return None;
+    }
+    for args in [
+        &["config", "user.name", "a"][..],
+        &["config", "user.email", "a@b.c"],
+        &["add", "-A"],
+        &["commit", "-qm", "first"],
+    ] {
+        assert!(host_git(&folder, args)?.0, "git {args:?}");
+    }
+    std::fs::write(folder.path().join("a.txt"), "two\n").unwrap();
+    Some(folder)
+}
+
+/// Whether git succeeds outside of the sandbox, and what it writes; nothing where there is no git.
+fn host_git(folder: &TempDir, args: &[&str]) -> Option<(bool, String)> {
+    let mut git = std::process::Command::new("git");
+    let done = git.args(args).current_dir(folder.path()).env("GIT_CONFIG_NOSYSTEM", "1").output().ok()?;
+    Some((done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned()))
+}
+
+/// Commands of git, and a part of what each writes.
+const GIT: [(&str, &str, &str); 10] = [
+    ("git status --short", ".", " M a.txt"),
+    ("git status", "sub", "modified:   ../a.txt"),
+    ("cd sub && git diff", ".", "-one\n+two"),
+    ("git log --oneline | head -3", ".", "first"),
+    ("git show HEAD:a.txt", ".", "one"),
+    ("git branch --list", ".", "* main"),
+    ("git add -A && git commit -qm second && git log -1 --format=%s", ".", "second"),
+    ("git checkout -qb new && git branch --show-current", ".", "new"),
+    ("git stash list && git gc -q && git fsck", ".", "[exit code 0"),
+    ("git show --stat", ".", "a.txt | 2 +-"),
+];
+
+#[tokio::test]
+async fn git_works_where_a_person_or_a_rule_allows_it() {
+    for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
+        for has_rule in [false, true] {
+            let Some(folder) = repository() else { return };
+            let tool = tool(&folder, |builder| {
+                without.iter().fold(builder, |builder, means| builder.without(means))
+            });
+            let tool = if has_rule { tool.policy(CommandPolicy::new().allow("git")) } else { tool };
+            for (line, dir, part) in GIT {
+                let args = json!({"command": line, "dir": dir});
+                let ruling = tool.permit(&args);
+                assert_eq!(ruling == Permit::Allow, has_rule, "{line}: {ruling:?}");
+                let output = tool.call(args, &ToolCx::detached()).await.unwrap();
+                let text = output.as_text();
+                let succeeded = text.contains(part) && text.contains("[exit code 0");
+                assert!(succeeded, "without {without:?}, rule {has_rule}, `{line}`: {text}");
+            }
+            let (_, log) = host_git(&folder, &["log", "--format=%s", "new"]).unwrap();
+            assert_eq!(log, "second\nfirst\n", "without {without:?}");
+            assert_eq!(host_git(&folder, &["status", "--short"]).unwrap(), (true, String::new()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn git_works_on_other_files_where_a_tracked_file_is_denied() {
+    for without in [&[][..], &["namespaces"]] {
+        let Some(folder) = repository() else { return };
+        std::fs::write(folder.path().join(".env"), "hush\n").unwrap();
+        for args in [&["add", "-f", ".env"][..], &["commit", "-qm", "denied"]] {
+            assert!(host_git(&folder, args).unwrap().0, "git {args:?}");
+        }
+        let tool =
+            tool(&folder, |builder| without.iter().fold(builder, |builder, means| builder.without(means)));
+        for (line, part) in [
+            ("git status --short", " M a.txt"),
+            ("git diff -- a.txt", "-one\n+two"),
+            ("git add a.txt && git commit -qm second && git log -1 --format=%s", "second"),
+        ] {
+            let output = tool.call(json!({"command": line}), &ToolCx::detached()).await.unwrap();
+            let text = output.as_text();
+            assert!(text.contains(part), "without {without:?}, `{line}`: {text}");
+        }
+        assert_eq!(host_git(&folder, &["show", "HEAD:.env"]).unwrap().1, "hush\n");
+        assert_eq!(host_git(&folder, &["status", "--short"]).unwrap().1, "");
+    }
+}
+
+/// Whether commands can be run read-only here; where not, tests of that say so.
+fn holds_reading(folder: &TempDir, without: &[&'static str]) -> bool {
+    let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
+    let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+    builder.build().unwrap().report().read_only.holds
+}
+
+#[tokio::test]
+async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(".env"), "TOKEN=hush").unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "one").unwrap();
+    std::os::unix::fs::symlink(".env", folder.path().join("link")).unwrap();
+    for without in [&[][..], &["namespaces"]] {
+        if !holds_reading(&folder, without) {
+            continue;
+        }
+        let with = |policy: CommandPolicy| {
+            let tool = tool(&folder, |builder| {
+                without.iter().fold(builder, |builder, means| builder.without(means))
+            });
+            tool.policy(policy)
+        };
+        for tool in [with(CommandPolicy::new()), with(CommandPolicy::new().allow("ls"))] {
+            let call = async |args: &Value| tool.call(args.clone(), &ToolCx::detached()).await.unwrap();
+            let notes = json!({"command": "cat notes.txt"});
+            assert_eq!(tool.permit(&notes), Permit::Allow);
+            assert!(call(&notes).await.as_text().contains("one"));
+            for args in [
+                json!({"command": "cat .env"}),
+                json!({"command": "cat", "args": [".env"]}),
+                json!({"command": "cat < .env"}),
+                json!({"command": "sh -c 'head .env'"}),
+                json!({"command": "ls; cat link; echo > made"}),
+            ] {
+                assert!(matches!(tool.permit(&args), Permit::Ask { .. }), "{args}");
+            }
+            for args in [
+                json!({"command": "grep -r TOKEN ."}),
+                json!({"command": "cat link"}),
+                json!({"command": "cat", "args": ["link"]}),
+                json!({"command": "sh -c 'cat *'"}),
+            ] {
+                assert_eq!(tool.permit(&args), Permit::Allow, "{args}");
+                assert!(!call(&args).await.as_text().contains("hush"), "{args}");
+            }
+        }
+        // What a rule allows has all rights, so nothing that reads files stands beside it unasked.
+        let tool = with(CommandPolicy::new().allow("touch"));
+        assert_eq!(tool.permit(&json!({"command": "touch made | head -3"})), Permit::Allow);
+        assert!(matches!(tool.permit(&json!({"command": "touch made; cat link"})), Permit::Ask { .. }));
+        tool.call(json!({"command": "touch made"}), &ToolCx::detached()).await.unwrap();
+        std::fs::remove_file(folder.path().join("made")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn command_that_reads_files_is_asked_about_where_the_sandbox_cannot_hold_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = || tool(&folder, |builder| builder.without("landlock"));
+    assert!(!holds_reading(&folder, &["landlock"]));
+    for line in ["cat notes.txt", "ls", "git status", "grep x a | head"] {
+        assert!(matches!(make().permit(&json!({"command": line})), Permit::Ask { .. }), "{line}");
+        let allowed = make().policy(CommandPolicy::allow_all());
+        assert_eq!(allowed.permit(&json!({"command": line})), Permit::Allow, "{line}");
+    }
+    for line in ["pwd", "echo one | tr a-z A-Z", "true"] {
+        assert_eq!(make().permit(&json!({"command": line})), Permit::Allow, "{line}");
+        make().call(json!({"command": line}), &ToolCx::detached()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn program_that_a_substitution_names_before_a_redirection_is_asked_about() {
+    let folder = tempfile::tempdir().unwrap();
+    for without in [&[][..], &["namespaces"], &["namespaces", "landlock", "seccomp"]] {
+        let tool = tool(&folder, |builder| without.iter().fold(builder, |it, means| it.without(means)))
+            .policy(CommandPolicy::new().allow("touch").deny("rm", "no"));
+        for line in [
+            "`echo \"sh run.sh \"`1>&1",
+            "touch made; `echo \"sh run.sh \"`1>&1",
+            "git status; $(echo sh run.sh)1>&2",
+            "touch made; echo 1$x>&2",
+            "touch made; cat 12>&1",
+        ] {
+            let asked = tool.permit(&json!({"command": line}));
+            assert!(matches!(asked, Permit::Ask { .. }), "without {without:?}, `{line}`: {asked:?}");
+        }
+        let denied = tool.call(json!({"command": "`rm a`1>&1"}), &ToolCx::detached()).await.unwrap_err();
+        assert_eq!(denied.kind(), ToolErrorKind::Denied);
+    }
+}
+
+/// Programs of the workspace, in a folder that is first in `PATH`.
+fn plant(folder: &TempDir, names: &[&str]) -> String {
+    use std::os::unix::fs::PermissionsExt;
+
+    let bin = folder.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for name in names {
+        std::fs::write(bin.join(name), "#!/bin/sh\necho PLANTED\n").unwrap();
+        std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    format!("{}:bin:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+#[tokio::test]
+async fn program_that_only_reads_is_not_taken_from_the_workspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "grep", "own"];
+    let path = plant(&folder, &names);
+    for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
+        let make = || {
+            tool(&folder, |builder| {
+                without.iter().fold(builder, |builder, means| builder.without(means)).env("PATH", &path)
+            })
+        };
+        let run = async |tool: &RunCommand, is_allowed: bool, args: Value| {
+            assert_eq!(tool.permit(&args) == Permit::Allow, is_allowed, "without {without:?}: {args}");
+            // A person may allow what is asked about.
+            tool.call(args, &ToolCx::detached()).await.unwrap().as_text().to_string()
+        };
+        let rules = || CommandPolicy::new().allow("touch").allow("cp").allow("own");
+        let holds = holds_reading(&folder, without);
+        for (line, is_plain) in [
+            ("date", true),
+            ("id", true),
+            ("seq 3", true),
+            ("echo x | tail -1", true),
+            ("git --version", false),
+            // It may be a script that runs `grep`.
+            ("echo x | egrep x", true),
+            // Where the kernel does not hold them, programs that run others are asked about.
+            ("timeout 5 date", false),
+            ("env date", false),
+            ("sh -c date", false),
+            ("env cd", false),
+            ("echo x | timeout 5 fgrep x", false),
+        ] {
+            let text = run(&make(), is_plain || holds, json!({"command": line})).await;
+            assert!(!text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
+            let beside = format!("touch made; cp bin/own bin/nproc; nproc; {line}");
+            let text = run(&make().policy(rules()), is_plain, json!({"command": beside})).await;
+            assert!(!text.contains("PLANTED"), "without {without:?}, `{beside}`: {text}");
+        }
+        let argv: Vec<_> = "5 env date".split(' ').collect();
+        let text = run(&make(), holds, json!({"command": "timeout", "args": argv})).await;
+        assert!(!text.contains("PLANTED"), "without {without:?}: {text}");
+        // What a rule names is found where `PATH` says.
+        for (line, is_plain) in [
+            ("own | tail -1", true),
+            ("timeout 5 own", false),
+            ("touch made && own", true),
+            ("sh -c own", false),
+        ] {
+            let text = run(&make().policy(rules()), is_plain, json!({"command": line})).await;
+            assert!(text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn command_that_only_reads_runs_read_only_and_others_do_not() {
+    let desk = Desk::new(|builder| builder);
+    if !holds_reading(&desk.folder, &[]) {
+        return;
+    }
+    let Dispatched::Done(result) = desk.dispatch(json!({"command": "env"}), false).await else { panic!() };
+    assert!(result.text().contains("RIPGREP_CONFIG_PATH"), "{}", result.text());
+    let result = desk.run(json!({"command": "env > made; cat made"})).await;
+    assert!(!result.text().contains("RIPGREP_CONFIG_PATH"), "{}", result.text());
+}
+
+#[tokio::test]
+async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
+    let desk = Desk::new(|builder| builder);
+    let space = Workspace::open(desk.folder.path()).unwrap();
+    let mark = desk.folder.path().join("mark");
+    let config = format!("[core]\nbare = false\nworktree = .\nfsmonitor = \"touch {};:\"\n", mark.display());
+    for (name, text) in [
+        ("evil/HEAD", "ref: refs/heads/main\n"),
+        ("evil/objects/x", ""),
+        ("evil/refs/x", ""),
+        ("evil/config", &config),
+    ] {
+        space.create_dir(name.rsplit_once('/').unwrap().0).unwrap();
+        space.write(name, text.as_bytes()).unwrap();
+    }
+    let asked = desk.dispatch(json!({"command": "git -C evil status"}), false).await;
+    assert!(matches!(asked, Dispatched::NeedsApproval { .. }), "{asked:?}");
+    let asked = desk.dispatch(json!({"command": "git status", "dir": "evil"}), false).await;
+    assert!(matches!(asked, Dispatched::NeedsApproval { .. }), "{asked:?}");
+    assert!(!mark.exists());
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let tool = tool(&folder, |builder| builder);
+    let mut cx = ToolCx::detached();
+    let cancel = CancelToken::new();
+    cx.cancel = cancel.clone();
+    cx.progress = Progress::new(move |_| cancel.cancel());
+    let error = tool.call(json!({"command": "echo begun; sleep 1000"}), &cx).await.unwrap_err();
+    assert_eq!(error.kind(), ToolErrorKind::Cancelled);
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = || tool(&folder, |builder| builder);
+    levity_test::conformance::tool(make, json!({"command": "echo hello"})).await;
+    let hints = make().spec().hints.clone();
+    assert!(!hints.class.may_repeat() && hints.timeout > Some(Duration::from_secs(120)));
+}

@@ -1,0 +1,213 @@
+//! Executables with a manifest, called through a real dispatcher.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_builtin_tools::ExecutableLoader;
+use levity_core::{ToolCall, ToolErrorKind, ToolResult};
+use levity_sandbox::{Sandbox, Workspace};
+use levity_test::ManualWorld;
+use levity_tools::{CallCx, Dispatched, Dispatcher, FolderTools, Registry};
+use serde_json::{Value, json};
+
+/// Whether commands can be held here as a folder of tools demands it; says so if not.
+fn held() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let built = Sandbox::builder(Workspace::open(folder.path()).unwrap()).build();
+    let _ = built.as_ref().map_err(|error| eprintln!("SKIPPED: {error}"));
+    built.is_ok()
+}
+
+fn script(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn manifest(folder: &Path, name: &str, value: &Value) {
+    fs::write(folder.join(format!("{name}.tool.json")), value.to_string()).unwrap();
+}
+
+fn tool(folder: &Path, name: &str, text: &str) {
+    script(folder, name, text);
+    manifest(folder, name, &json!({"description": "A test."}));
+}
+
+fn dispatcher(tools: FolderTools) -> Dispatcher {
+    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap()
+}
+
+async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {
+    let call = ToolCall::new("c", name, args);
+    match dispatcher.dispatch(&call, false, CallCx::new("run".into(), "run/1")).await {
+        Dispatched::Done(result) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_program_takes_and_gives_json() {
+    if !held() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    script(
+        folder.path(),
+        "count.sh",
+        "words=$(wc -w); echo \"{\\\"words\\\": $words, \\\"by\\\": \\\"$1\\\"}\"",
+    );
+    manifest(
+        folder.path(),
+        "count_words",
+        &json!({
+            "description": "Counts words.",
+            "input": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+            "output": {"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]},
+            "run": ["count.sh", "me"],
+            "read_only": true,
+            "timeout_seconds": 20,
+        }),
+    );
+    let tools = FolderTools::open(folder.path()).unwrap();
+    let dispatcher = dispatcher(tools);
+    let spec = dispatcher.specs()[0].clone();
+    assert_eq!((&*spec.name, &*spec.description), ("count_words", "Counts words."));
+    assert_eq!(spec.hints.timeout, Some(Duration::from_secs(20)));
+    assert!(spec.hints.runs_in_parallel());
+    let result = call(&dispatcher, "count_words", json!({"text": "a b c"})).await;
+    // The arguments are one line of JSON: `{"text":"a b c"}`.
+    assert_eq!(result.value, Some(json!({"words": 3, "by": "me"})), "{}", result.text());
+    let wrong = call(&dispatcher, "count_words", json!({"words": 1})).await;
+    assert_eq!(wrong.error, Some(ToolErrorKind::InvalidArgs));
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_told() {
+    if !held() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    tool(folder, "fails", "echo 'no such city' >&2; exit 3");
+    tool(folder, "prose", "echo hello");
+    tool(folder, "silent", "exit 0");
+    tool(folder, "killed", "kill -9 $$");
+    tool(
+        folder,
+        "floods",
+        "while :; do echo 0000000000000000000000000000000000000000000000000000000000; done | head -c 40000000",
+    );
+    script(folder, "shape", "echo '{\"a\": 1}'");
+    manifest(folder, "shape", &json!({"description": "A test.", "output": {"type": "array"}}));
+    let dispatcher = dispatcher(FolderTools::open(folder).unwrap());
+    for (name, kind, text) in [
+        ("fails", ToolErrorKind::Failed, "exit code 3; it said:\nno such city"),
+        ("prose", ToolErrorKind::InvalidOutput, "wrote no JSON to standard output"),
+        ("silent", ToolErrorKind::InvalidOutput, "wrote no JSON to standard output"),
+        ("killed", ToolErrorKind::Failed, "signal 9"),
+        ("floods", ToolErrorKind::InvalidOutput, "wrote more than is kept"),
+        ("shape", ToolErrorKind::InvalidOutput, "does not match its schema"),
+    ] {
+        let result = call(&dispatcher, name, json!({})).await;
+        assert_eq!(result.error, Some(kind), "{name}: {}", result.text());
+        assert!(result.text().contains(text), "{name}: {}", result.text());
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_kept_in_its_sandbox() {
+    if !held() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let [tools, work] = ["tools", "work"].map(|name| root.path().join(name));
+    fs::create_dir(&tools).unwrap();
+    fs::create_dir(&work).unwrap();
+    fs::write(root.path().join("secret"), "hush").unwrap();
+    tool(&tools, "writes", "echo x > mark && echo '\"written\"' || echo '\"refused\"'");
+    tool(
+        &tools,
+        "looks",
+        &format!("cat {}/secret >&2 && echo '\"seen\"' || echo '\"refused\"'", root.path().display()),
+    );
+    let own = FolderTools::open(&tools).unwrap();
+    let probe = Sandbox::builder(Workspace::open(&work).unwrap()).build().unwrap();
+    if !probe.report().files.holds {
+        eprintln!("SKIPPED: nothing keeps commands from files here:\n{}", probe.report());
+        return;
+    }
+    let dispatcher_own = dispatcher(own);
+    for name in ["writes", "looks"] {
+        let result = call(&dispatcher_own, name, json!({})).await;
+        assert_eq!(result.value, Some(json!("refused")), "{name}: {}", result.text());
+    }
+    assert!(!tools.join("mark").exists());
+    // With a sandbox of one's own, they work where they are told to.
+    let sandbox = Sandbox::builder(Workspace::open(&work).unwrap()).read(&tools).build().unwrap();
+    let dispatcher =
+        dispatcher(FolderTools::builder(&tools).loader(ExecutableLoader::new(sandbox)).build().unwrap());
+    assert_eq!(call(&dispatcher, "writes", json!({})).await.value, Some(json!("written")));
+    assert!(work.join("mark").exists());
+    assert_eq!(call(&dispatcher, "looks", json!({})).await.value, Some(json!("refused")));
+}
+
+#[test]
+fn a_manifest_that_cannot_be_used_is_reported() {
+    if !held() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    tool(folder, "good", "echo 1");
+    manifest(folder, "missing", &json!({"description": "A test."}));
+    manifest(folder, "elsewhere", &json!({"description": "A test.", "run": ["../x"]}));
+    manifest(folder, "absolute", &json!({"description": "A test.", "run": ["/bin/sh"]}));
+    manifest(folder, "unknown", &json!({"description": "A test.", "readonly": true}));
+    manifest(folder, "plain", &json!({"description": "A test.", "run": ["good.tool.json"]}));
+    manifest(
+        folder,
+        "schema",
+        &json!({"description": "A test.", "run": ["good"], "input": {"type": "array"}}),
+    );
+    fs::write(folder.join("broken.tool.json"), "{").unwrap();
+    let tools = FolderTools::builder(folder).look_every(Duration::ZERO).build().unwrap();
+    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let names: Vec<String> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
+    assert_eq!(names, ["good"]);
+    let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
+    for wanted in [
+        "`missing.tool.json`: there is no executable `missing` beside it",
+        "`elsewhere.tool.json`: `../x` must be a file beside the manifest",
+        "`absolute.tool.json`: `/bin/sh` must be a file beside the manifest",
+        "`unknown.tool.json`: the manifest cannot be used: unknown field `readonly`",
+        "`plain.tool.json`: `good.tool.json` is no executable file; `chmod +x` makes it one",
+        "the input schema of `schema` is no object schema",
+        "`broken.tool.json`: the manifest cannot be used",
+    ] {
+        assert!(problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {problems:#?}");
+    }
+    // The executable comes later; the manifest is the same.
+    script(folder, "missing", "echo 1");
+    assert_eq!(registry.specs().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_takes_no_longer_than_the_sandbox_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, seconds) in [("hour", 3600), ("day", 86_400)] {
+        script(folder.path(), name, "echo {}");
+        manifest(folder.path(), name, &json!({"description": "A test.", "timeout_seconds": seconds}));
+    }
+    let tools = FolderTools::open(folder.path()).unwrap();
+    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let problems = registry.problems();
+    if problems.iter().any(|problem| format!("{problem:?}").contains("no sandbox")) {
+        return println!("not tried: this system cannot hold commands");
+    }
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` is more"), "{problems:?}");
+}

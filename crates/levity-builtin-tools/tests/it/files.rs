@@ -1,0 +1,180 @@
+//! The tools for files, as a model calls them.
+
+mod edit;
+mod list;
+mod read;
+mod search;
+mod write;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use levity_builtin_tools::FileTools;
+use levity_core::{Progress, ToolCall, ToolErrorKind, ToolReport, ToolResult};
+use levity_sandbox::Workspace;
+use levity_test::ManualWorld;
+use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder, and a dispatcher with the tools for it.
+struct Desk {
+    temp: TempDir,
+    dispatcher: Dispatcher,
+    changed: Arc<Mutex<Vec<String>>>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self::with(|tools| tools)
+    }
+
+    fn with(set: impl Fn(FileTools) -> FileTools) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let space = Workspace::open(temp.path()).unwrap();
+        let registry = Registry::builder().tools(set(FileTools::new(space))).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
+        Self { temp, dispatcher, changed: Arc::default() }
+    }
+
+    /// A desk with these files on it.
+    fn holding(files: &[(&str, &str)]) -> Self {
+        let desk = Self::new();
+        files.iter().for_each(|(path, text)| desk.put(path, text));
+        desk
+    }
+
+    fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.temp.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.temp.path()
+    }
+
+    fn get(&self, path: &str) -> Vec<u8> {
+        fs::read(self.temp.path().join(path)).unwrap()
+    }
+
+    async fn call(&self, tool: &str, args: Value) -> ToolResult {
+        let changed = self.changed.clone();
+        let progress = Progress::listen(move |report| {
+            if let ToolReport::File(change) = report {
+                changed.lock().unwrap().push(format!("{} {}", change.path, change.kind));
+            }
+        });
+        let cx = CallCx::new("run".into(), "run/1").with_progress(progress);
+        match self.dispatcher.dispatch(&ToolCall::new("c", tool, args), false, cx).await {
+            Dispatched::Done(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The text of a call that succeeds.
+    async fn text(&self, tool: &str, args: Value) -> String {
+        let result = self.call(tool, args).await;
+        assert_eq!(result.error, None, "{}", result.text());
+        result.text().into_owned()
+    }
+
+    /// The value of a call that succeeds.
+    async fn value(&self, tool: &str, args: Value) -> Value {
+        let result = self.call(tool, args).await;
+        assert_eq!(result.error, None, "{}", result.text());
+        result.value.unwrap()
+    }
+
+    /// The words of a call that fails.
+    async fn error(&self, tool: &str, args: Value) -> (ToolErrorKind, String) {
+        let result = self.call(tool, args).await;
+        (
+            result.error.unwrap_or_else(|| panic!("it succeeded: {}", result.text())),
+            result.text().into_owned(),
+        )
+    }
+}
+
+#[tokio::test]
+async fn nothing_outside_or_denied_is_touched_by_any_tool() {
+    let desk = Desk::holding(&[("a.txt", "text"), (".env", "SECRET"), (".git/config", "SECRET")]);
+    std::os::unix::fs::symlink("/etc", desk.path().join("etc")).unwrap();
+    std::os::unix::fs::symlink(".env", desk.path().join("notes")).unwrap();
+    for path in ["../x", "/etc/passwd", "etc/passwd", ".env", "notes", ".git/config"] {
+        for (tool, args) in [
+            ("read_file", json!({"path": path})),
+            ("write_file", json!({"path": path, "content": "x"})),
+            ("edit_file", json!({"path": path, "old": "SECRET", "new": "x"})),
+            ("list_files", json!({"path": path})),
+            ("search_files", json!({"path": path, "pattern": "SECRET"})),
+        ] {
+            let (kind, text) = desk.error(tool, args).await;
+            assert_eq!(kind, ToolErrorKind::Denied, "{tool} {path}: {text}");
+            assert!(!text.contains("SECRET"), "{tool} {path}: {text}");
+        }
+    }
+    let args = json!({"pattern": "SECRET", "hidden": true, "ignored": true});
+    assert!(desk.text("search_files", args).await.starts_with("[no match in 1 file;"));
+    let list = desk.text("list_files", json!({"recursive": true, "hidden": true, "ignored": true})).await;
+    assert_eq!(list, "a.txt (4)\netc (link)\nnotes (link)\n");
+    assert_eq!(desk.get(".env"), b"SECRET");
+}
+
+#[tokio::test]
+async fn a_read_only_workspace_has_no_tools_that_write() {
+    let temp = tempfile::tempdir().unwrap();
+    let space = Workspace::builder(temp.path()).read_only().build().unwrap();
+    let registry = Registry::builder().tools(FileTools::new(space)).build().unwrap();
+    let names: Vec<_> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
+    assert_eq!(names, ["read_file", "list_files", "search_files"]);
+}
+
+#[tokio::test]
+async fn the_tools_keep_the_contract() {
+    use levity_builtin_tools::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
+    use levity_test::conformance::tool;
+
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("a.txt"), "a b").unwrap();
+    let space = Workspace::open(temp.path()).unwrap();
+    tool(|| ReadFile::new(space.clone()), json!({"path": "a.txt"})).await;
+    tool(|| ListFiles::new(space.clone()), json!({})).await;
+    tool(|| SearchFiles::new(space.clone()), json!({"pattern": "a"})).await;
+    tool(|| WriteFile::new(space.clone()), json!({"path": "b.txt", "content": "x"})).await;
+    // Each call adds one more, so that the next one finds its text again.
+    tool(|| EditFile::new(space.clone()), json!({"path": "a.txt", "old": "a b", "new": "x a b"})).await;
+}
+
+#[test]
+fn file_tools_list_the_workspace_for_a_context_value() {
+    use levity_core::Toolbox as _;
+    let temp = tempfile::tempdir().unwrap();
+    let view = |max: usize| {
+        let space = Workspace::open(temp.path()).unwrap();
+        let view = FileTools::new(space.clone()).workspace().unwrap().view_now();
+        assert_eq!(Path::new(&view.root), space.root());
+        assert!(view.files.len() <= max, "{:?}", view.files.len());
+        view.files
+    };
+    assert_eq!(view(0), [""; 0]);
+    for (name, text) in [
+        ("b.txt", ""),
+        (".env", "KEY=1"),
+        (".gitignore", "*.log\n"),
+        ("x.log", ""),
+        ("src/deep/a.rs", ""),
+        ("src/z.rs", ""),
+    ] {
+        let path = temp.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    assert_eq!(view(3), ["b.txt", "src/deep/a.rs", "src/z.rs"], "nothing that is hidden, ignored or denied");
+    // What lies nearest to the root is there whatever lies below.
+    let many = temp.path().join("a");
+    fs::create_dir_all(&many).unwrap();
+    (0..1_100).for_each(|at| fs::write(many.join(format!("{at}.txt")), "").unwrap());
+    assert!(view(1_000).contains(&"b.txt".to_owned()));
+}

@@ -1,0 +1,170 @@
+//! Lines with git: a person or a rule decides about them, and no file has a say.
+
+use std::fs;
+
+use super::check;
+use crate::{CommandPolicy, Line, Permit, Workspace};
+
+/// Lines that show something of a repository, or have git run what its settings name.
+const LINES: &[&str] = &[
+    "git",
+    "git version",
+    "git --version --build-options",
+    "git --exec-path",
+    "git status",
+    "git status -sb -uno",
+    "git status -v",
+    "git log --oneline -5",
+    "git log -p -- a",
+    "git log --format=%G?",
+    "git log --show-signature",
+    "git log --output=x",
+    "git diff",
+    "git diff --stat HEAD~1",
+    "git diff --cached",
+    "git diff --ext-diff",
+    "git diff --no-index a .git/config",
+    "git diff -- empty sub/.git/config",
+    "git diff *",
+    "git show",
+    "git show --stat HEAD~0",
+    "git show HEAD:.env",
+    "git show -s secret",
+    "git grep one",
+    "git grep -O hush",
+    "git grep --recurse-submodules hush",
+    "git blame a.txt",
+    "git blame -ML .env HEAD~1",
+    "git ls-files -m",
+    "git ls-tree -r HEAD",
+    "git cat-file -p HEAD:.env",
+    "git describe --always --dirty",
+    "git branch -a",
+    "git branch --format='%(signature)'",
+    "git tag -l -n",
+    "git tag -v v1",
+    "git for-each-ref --format='%(raw)'",
+    "git rev-parse HEAD",
+    "git remote -v",
+    "git config --list",
+    "git reflog -p",
+    "git stash list",
+    "git worktree list",
+    "git archive HEAD~1",
+    "git alias-of-the-repository",
+    "git commit -am x",
+    "git push",
+    "git -C sub status",
+    "git -C evil status",
+    "git -c core.fsmonitor=x status",
+    "git --git-dir=evil status",
+    "git --no-pager log",
+    "/usr/bin/git status",
+    "./git status",
+    "cd sub && git status",
+    "cd sub; cd evil; git status",
+    "sh -c 'cd evil; git status'",
+    "timeout 5 git status",
+    "command git status",
+    "env git status",
+    "echo status | xargs git",
+    "echo $(git status)",
+    "echo `git status`",
+    "git status; cat a",
+    "cat a; git status",
+    "ls | git diff --no-index - .git/config",
+    "git log | head -3",
+    "git --version; git status",
+    "find . -exec git status ';'",
+];
+
+/// A workspace with these files.
+fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Workspace) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let space = Workspace::open(folder.path()).unwrap();
+    (folder, space)
+}
+
+#[test]
+fn line_with_git_is_asked_about_whatever_the_repository_says() {
+    let harmless =
+        [(".git/HEAD", "ref: refs/heads/main\n"), (".git/objects/x", ""), (".git/refs/x", ""), ("a", "")];
+    let planted = [
+        ("evil/HEAD", "ref: refs/heads/main\n"),
+        ("evil/objects/x", ""),
+        ("evil/refs/x", ""),
+        ("evil/config", "[core]\nbare = false\nworktree = .\nfsmonitor = \"touch mark\"\n"),
+    ];
+    for files in [&[][..], &harmless, &planted] {
+        let (_folder, space) = workspace(files);
+        for policy in [CommandPolicy::new(), CommandPolicy::new().within(&space)] {
+            for line in LINES {
+                check(&policy, line, "ask");
+                assert_eq!(policy.read_scope(Line::Shell(line)), None, "{line}");
+            }
+            check(&policy, "git --version", "allow");
+            let Permit::Ask { reason } = policy.judge(Line::Shell("git status")) else { panic!() };
+            assert!(reason.contains("allow it by a rule such as `git status`"), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn rule_for_a_command_of_git_allows_no_options_before_it() {
+    let policy = CommandPolicy::new().allow("git status").allow("git diff");
+    for (line, expected) in [
+        ("git status", "allow"),
+        ("git status -sb; git diff --stat HEAD~1 -- a | head", "allow"),
+        ("cd sub && git status 2>&1", "allow"),
+        ("/usr/bin/git status", "allow"),
+        ("git log", "ask"),
+        ("git status; git log", "ask"),
+        ("git status; cat a", "ask"),
+        ("git status *", "ask"),
+        ("git status > a", "ask"),
+        ("./git status", "ask"),
+        ("git -C evil status", "ask"),
+        ("git -C . status", "ask"),
+        ("git -c core.fsmonitor=x status", "ask"),
+        ("git --git-dir=x status", "ask"),
+        ("git --git-dir x status", "ask"),
+        ("git --work-tree=x status", "ask"),
+        ("git --config-env=core.fsmonitor=X status", "ask"),
+        ("git --exec-path=. status", "ask"),
+        ("git --no-pager status", "ask"),
+        ("GIT_DIR=evil git status", "ask"),
+        ("env GIT_DIR=evil git status", "ask"),
+        ("sh -c 'git status'", "ask"),
+        ("timeout 5 git status", "ask"),
+    ] {
+        check(&policy, line, expected);
+        assert_eq!(policy.read_scope(Line::Shell(line)), None, "{line}");
+    }
+}
+
+#[test]
+fn rule_that_denies_or_asks_speaks_of_git_with_options_before_the_command() {
+    for (line, denied, asked) in [
+        ("git -C . push", "deny", "ask"),
+        ("git --no-pager push", "deny", "ask"),
+        ("git -c a=b --git-dir x push origin", "deny", "ask"),
+        ("git -C $X push", "deny", "ask"),
+        ("/opt/git -C . push", "deny", "ask"),
+        ("git -c push log", "allow", "allow"),
+        ("git -C . log", "allow", "allow"),
+        // A word that is not known may become the command, or more words.
+        ("git -C . $X", "ask", "ask"),
+        ("git -C . pu*", "ask", "ask"),
+        ("git -C $X", "ask", "ask"),
+        ("git --no-pager `echo push`", "ask", "ask"),
+        ("git -C . log $X", "allow", "allow"),
+    ] {
+        check(&CommandPolicy::allow_all().deny("git push", "no"), line, denied);
+        check(&CommandPolicy::allow_all().ask("git push", "sure?"), line, asked);
+    }
+}
