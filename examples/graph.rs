@@ -6,7 +6,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use levity::dag::{PlanNotice, PlanView, SessionFolder, StepInput, Team, TreeOptions};
+use levity::dag::{PlanNotice, StepInput, Team};
+use levity::observe::{PlanView, SessionFolder, TreeOptions};
 use levity::prelude::*;
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
@@ -42,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .agent("Retriever", "Finds things out.", Agent::builder(retriever).build()?)
         .agent("Thinker", "Weighs things up.", Agent::builder(thinker).build()?)
         .function("almanac", |_: StepInput| async { Err(ToolError::failed("the almanac is closed")) })
-        .sessions(SessionFolder::open(std::env::temp_dir().join("levity-example-sessions")))
+        .observe(SessionFolder::open(std::env::temp_dir().join("levity-example-sessions")))
         .build()?;
 
     // The view is made of what the run tells; a terminal or a page would draw from it while the run goes on.

@@ -8,9 +8,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use levity::agents::ReadyWorkers;
+use levity::observe::Lineage;
 use levity::prelude::*;
 use levity::sandbox::Workspace;
-use levity::swarm::{Lineage, ReadyWorkers, Router, Swarm, SwarmNotice};
+use levity::swarm::{Router, Swarm, SwarmNotice};
 use levity::test::ScriptedModel;
 use serde_json::json;
 

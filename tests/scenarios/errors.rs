@@ -39,8 +39,8 @@ fn errors_of_all_parts_become_the_one_error() {
     becomes_the_one_error::<levity::sandbox::AddressError>();
     becomes_the_one_error::<levity::swarm::PlanFaults>();
     becomes_the_one_error::<levity::dag::Faults>();
-    becomes_the_one_error::<levity::dag::CatalogueError>();
-    becomes_the_one_error::<levity::dag::SessionError>();
+    becomes_the_one_error::<levity::agents::CatalogueError>();
+    becomes_the_one_error::<levity::observe::SessionError>();
     becomes_the_one_error::<levity::test::ScriptError>();
 }
 

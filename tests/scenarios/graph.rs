@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use levity::agents::{AgentParts, Catalogue};
 use levity::core::{Event, Hints, Message, Part, Request, Response, Usage};
-use levity::dag::{
-    AgentParts, Catalogue, Error, Plan, PlanNotice, PlanView, Session, SessionFilter, SessionFolder, Step,
-    StepStatus, Strategy, Team, TeamInput,
-};
+use levity::dag::{Error, Plan, PlanNotice, Step, StepStatus, Strategy, Team, TeamInput};
 use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::memory::{Recall, Scope};
+use levity::observe::{PlanView, Session, SessionFilter, SessionFolder};
 use levity::prelude::*;
 use levity::python::RunPython;
 use levity::runtime::FileJournal;
@@ -69,7 +68,7 @@ async fn code_that_an_agent_wrote_is_run_and_its_failure_told() {
         ("mean", r#"{"code": "sum(numbers) / 0"}"#),
     ]);
     let parts = AgentParts::new(model).code(RunPython::new());
-    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     let (told, watch) = notices();
     let plan = Plan::new().given("numbers", json!([1, 2, 6])).step(
         Step::new("mean", "CoderAgent").prompt("Work out the mean.").reads(["numbers"]).writes(["mean"]),
@@ -107,8 +106,13 @@ async fn the_ten_agents_look_at_files_plan_work_and_judge() {
     let sessions = SessionFolder::open(dir.path().join("sessions"));
     let journal = FileJournal::new(dir.path().join("journal")).unwrap();
     let runtime = Runtime::new().with_journal(journal);
-    let team =
-        Team::builder().model(model(ANSWERS)).runtime(runtime).sessions(sessions.clone()).build().unwrap();
+    let team = Catalogue::defaults()
+        .team(model(ANSWERS))
+        .unwrap()
+        .runtime(runtime)
+        .observe(sessions.clone())
+        .build()
+        .unwrap();
     let view = Arc::new(Mutex::new(PlanView::new()));
     let watching = view.clone();
     let run = team.run(TeamInput::from("What are the tides like?").files([table]));
@@ -159,7 +163,7 @@ async fn an_agent_that_asks_the_user_makes_its_step_wait() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = Runtime::new().with_journal(FileJournal::new(dir.path()).unwrap());
     let parts = AgentParts::new(model).runtime(runtime);
-    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     let plan =
         Plan::new().step(Step::new("ask", "Clarification").prompt("Ask for the place.").writes(["place"]));
     let Err(Error::Parked { run, .. }) = team.run(plan).park().await else { panic!("it waits") };
@@ -179,7 +183,8 @@ async fn code_in_an_answer_is_run_only_for_those_who_may_and_only_in_place_of_va
         ("Read the page", r#"{"code": "{'page': 'run'}"}"#),
         ("Write a program", r#"{"code": "print('hello')"}"#),
     ]);
-    let team = Team::builder().model(model).code(RunPython::new()).build().unwrap();
+    let parts = AgentParts::new(model).code(RunPython::new());
+    let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     let plan = Plan::new()
         .step(Step::new("read", "Browser").prompt("Read the page.").writes(["page"]))
         .step(Step::new("program", "Coder").prompt("Write a program.").writes(["code"]));
@@ -216,7 +221,7 @@ async fn agents_of_a_team_recall_what_was_learned_in_another_session() {
                 _ => agent.tools(recall.tools(scopes.clone())),
             },
         );
-    let team = Team::builder().agents(Catalogue::defaults(), parts).build().unwrap();
+    let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     let plan = |prompt: &str| Plan::new().step(Step::new("s", "Thinker").prompt(prompt).writes(["x"]));
     team.run(plan("Learn it: the boat is called Kestrel.")).await.unwrap();
     team.run(plan("What is the boat called?")).await.unwrap();
@@ -285,7 +290,7 @@ async fn an_agent_of_a_folder_has_the_mcp_servers_it_names() {
     for server in servers.all() {
         parts = parts.server(server.name(), servers.only([server.name()]));
     }
-    let team = Team::builder().agents(Catalogue::load(dir.path()).unwrap(), parts).build().unwrap();
+    let team = Catalogue::load(dir.path()).unwrap().team(parts).unwrap().build().unwrap();
     let plan = Plan::new()
         .step(Step::new("tide", "Harbour").prompt("How high is it?").writes(["tide"]))
         .step(Step::new("think", "Thinker").prompt("Think.").after("tide").writes(["thought"]));

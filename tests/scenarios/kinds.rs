@@ -1,8 +1,11 @@
 //! Every kind of run, in every way that a run can go.
 
-use levity::core::Response;
+use std::sync::{Arc, Mutex};
+
+use levity::core::{Event, Response, RunId};
 use levity::dag::{Team, TeamInput};
 use levity::prelude::*;
+use levity::runtime::{MemoryJournal, Observer, Run, Runnable, replay_run};
 use levity::swarm::{Router, Swarm, Worker};
 use levity::test::{FunctionModel, ScriptedModel, conformance};
 use serde_json::json;
@@ -111,4 +114,53 @@ async fn kind_of_run_of_a_user_goes_every_way() {
     })
     .await;
     conformance::runnable(make, Vec::new, shown).await;
+}
+
+/// Observes a run, and gives the lasting events of the run itself as text, those from before it began included.
+async fn observed<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
+    let (seen, id) = (Arc::new(Mutex::new(Vec::new())), RunId::new(id));
+    let observe = {
+        let (seen, id) = (seen.clone(), id.clone());
+        move |run: &RunId| {
+            assert_eq!(*run, id);
+            let (before, now, after) = (seen.clone(), seen.clone(), seen.clone());
+            Observer::new(move |event| now.lock().unwrap().push(event.clone()))
+                .earlier(move |events| before.lock().unwrap().extend_from_slice(events))
+                .after(async move { assert!(!after.lock().unwrap().is_empty()) })
+        }
+    };
+    run.id(id.clone()).observe(observe).await.unwrap_or_else(|error| panic!("{error}"));
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    seen.iter().filter(|event| event.run == id && !event.kind.is_fleeting()).map(as_text).collect()
+}
+
+fn as_text(event: &Event) -> String {
+    format!("{} {:?}", event.seq, event.kind)
+}
+
+async fn observers_have_every_event_once<W: Runnable>(what: W, input: W::Input) {
+    let told = |run: &'static str| {
+        let what = what.clone();
+        async move {
+            replay_run(&what, &RunId::new(run)).await.unwrap().events.iter().map(as_text).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(observed(Run::new(what.clone(), input), "new").await, told("new").await);
+    assert_eq!(observed(Run::fork(what.clone(), "new"), "fork").await, told("fork").await);
+    assert_eq!(observed(Run::resume(what.clone(), "new"), "new").await, told("new").await);
+}
+
+#[tokio::test]
+async fn observer_of_an_agent_or_a_team_has_every_event_of_new_forked_and_resumed_runs() {
+    let runtime = Runtime::new().with_journal(MemoryJournal::new());
+    let model = ScriptedModel::new().call("send", json!({"to": "Ada"})).reply("She has it.").by_history();
+    let agent = Agent::builder(model).tool(send).runtime(runtime).build().unwrap();
+    observers_have_every_event_once(agent, "Write to Ada.".into()).await;
+    let team = Team::builder()
+        .function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) })
+        .runtime(Runtime::new().with_journal(MemoryJournal::new()))
+        .build()
+        .unwrap();
+    let plan = levity::dag::Plan::new().step(levity::dag::Step::new("one", "one").writes(["one"]));
+    observers_have_every_event_once(team, plan.into()).await;
 }

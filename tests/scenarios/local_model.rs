@@ -6,8 +6,9 @@
 use std::sync::{Arc, Mutex};
 
 use levity::agent::AgentBuilder;
+use levity::agents::{AgentParts, Catalogue};
 use levity::core::{Delta, EventKind, MemoryStore as _, Options, Status, ToolChoice};
-use levity::dag::{AgentParts, Catalogue, Plan, Step, StepStatus, Team};
+use levity::dag::{Plan, Step, StepStatus, Team};
 use levity::llm::{ModelExt as _, Models};
 use levity::memory::{InMemory, Window};
 use levity::prelude::*;
@@ -159,7 +160,7 @@ fn team(url: &str, model: &str) -> Team {
         (options.temperature, options.max_tokens) = (Some(0.0), Some(700));
         agent.options(options)
     });
-    Team::builder().agents(Catalogue::defaults(), parts).build().unwrap()
+    Catalogue::defaults().team(parts).unwrap().build().unwrap()
 }
 
 /// What agents make of it is theirs; that it comes out typed, under its names, is ours.

@@ -2,7 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use levity::core::{Entry, Record, RunId};
-use levity::dag::{SessionFolder, Team};
+use levity::dag::Team;
+use levity::observe::SessionFolder;
 use levity::prelude::*;
 use levity::serve::Runs;
 use levity::swarm::Swarm;

@@ -17,7 +17,8 @@ use std::sync::{Arc, Once};
 
 use clap::Args;
 use levity::core::{Event, RunId, Status};
-use levity::dag::{Plan, PlanView, Session, SessionError, SessionFolder, StepId, Team, TeamInput};
+use levity::dag::{Plan, StepId, Team, TeamInput};
+use levity::observe::{PlanView, Session, SessionError, SessionFolder};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 use levity::tools::profile::{FileKind, FileProfile};

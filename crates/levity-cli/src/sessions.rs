@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use levity::dag::SessionFolder as Folder;
-use levity::dag::{SessionFilter, SessionInfo, TreeOptions, one_line};
+use levity::observe::SessionFolder as Folder;
+use levity::observe::{SessionFilter, SessionInfo, TreeOptions, one_line};
 
 use crate::plan::{Drawing, export};
 use crate::terminal::{chain, complain, say, say_json};

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use levity::agents::ReadyWorkers;
 use levity::core::{RunId, RunSummary};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
-use levity::swarm::{Delegation, ReadyWorkers, Router, Swarm, SwarmBuilder, SwarmInput};
+use levity::swarm::{Delegation, Router, Swarm, SwarmBuilder, SwarmInput};
 
 use crate::agent::Common;
 use crate::drive::drive;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use levity::agent::AgentBuilder;
+use levity::agents::AgentParts;
+use levity::agents::ReadyWorkers;
 use levity::context::ContextFiles;
 use levity::core::{Tool, ToolSource as _, ToolSpec, Toolbox as _};
-use levity::dag::AgentParts;
 use levity::python::RunPython;
 use levity::sandbox::{CommandPolicy, Level, Network, Sandbox, SandboxError, Workspace};
-use levity::swarm::ReadyWorkers;
 use levity::tools::{FileTools, FolderTools, Now, RunCommand, WebFetch};
 
 use crate::own_files;
@@ -176,11 +176,6 @@ impl ToolArgs {
             ),
         ];
         lost.into_iter().filter(|(lost, _)| *lost).map(|(_, text)| text).collect()
-    }
-
-    /// Whether Python may be run.
-    pub(crate) fn python(&self) -> bool {
-        self.python
     }
 
     fn gather(&self, quiet: bool, tell: impl Fn(&str)) -> Result<Gathered, String> {

@@ -32,13 +32,12 @@
 //!   change is checked like a plan, and what is finished cannot be touched.
 //! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a crash where it was, and
 //!   nothing that was finished is done again.
-//! - Everything told about a run is in one event stream: [`PlanView`] makes a tree, a summary or a diagram of it, and
-//!   [`SessionFolder`] a file that NetworkX reads.
+//! - Everything told about a run is in one event stream. `levity_observe` makes a tree, a summary, a diagram or a session file
+//!   of it.
 //!
 //! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and randomness in the machine, and
 //! a way to stop one step of a run.
 
-mod catalogue;
 mod check;
 mod condition;
 mod diff;
@@ -52,7 +51,6 @@ mod known;
 mod machine;
 mod names;
 mod notice;
-mod parts;
 mod plan;
 mod planner;
 mod read;
@@ -60,15 +58,10 @@ mod reduce;
 mod run;
 mod schedule;
 mod seed;
-mod session;
 mod step;
 mod task;
 mod team;
-mod view;
 
-pub use catalogue::{
-    AgentPart, CatalogEntry, Catalogue, CatalogueError, Missing, NamedPart, Place, Requirement,
-};
 pub use condition::{Condition, ConditionError};
 pub use diff::Diff;
 pub use fault::{Fault, FaultKind, Faults};
@@ -79,17 +72,15 @@ pub use known::{PlanConstraints, StepRunner, StepRunnerKind};
 pub use levity_core::{Error, Result};
 pub use machine::{CARRY_OUT as CARRY_OUT_PLAN, GraphMachine};
 pub use notice::{PlanNotice, StepSpent, StepStatus, Strategy, WrittenVariable};
-pub use parts::AgentParts;
 pub use plan::{LoadError, Plan, Variable};
 pub use planner::{Brief, Replan, TeamPlanner};
 pub use run::TeamInput;
 pub use seed::{CompletedStep, StartingPlan};
-pub use session::{
-    Session, SessionError, SessionFilter, SessionFolder, SessionInfo, SessionProblem, SessionStep,
-    SessionWriter,
-};
-pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId, StepOptions};
+pub use step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step, StepId};
 pub use team::{Team, TeamBuilder};
-pub use view::{
-    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions, one_line,
-};
+
+/// What levity's other crates need; not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::names::{near, short};
+}

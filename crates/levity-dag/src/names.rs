@@ -14,7 +14,7 @@ const LOOKED_AT: usize = 2_000;
 const SHOWN: usize = 80;
 
 /// The names that may have been meant, the likeliest first; at most three. Case and the marks between words do not count.
-pub(crate) fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > COMPARED {
         return Vec::new();
     }
@@ -56,25 +56,12 @@ pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a s
 }
 
 /// A name as it is shown: not longer than a line, and on one line.
-pub(crate) fn short(name: &str) -> Cow<'_, str> {
+pub fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN && !name.contains(char::is_control) {
         return Cow::Borrowed(name);
     }
     let clean = head(name, SHOWN).replace(char::is_control, "\u{fffd}");
     Cow::Owned(if name.len() > SHOWN { format!("{clean}…") } else { clean })
-}
-
-/// A clause that names what was probably meant, or all there is; empty when there is nothing.
-pub(crate) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST: usize = 20;
-    let names: Vec<&str> = names.into_iter().collect();
-    let near = near(wanted, names.iter().copied());
-    match names.len() {
-        _ if !near.is_empty() => format!("; perhaps `{}` is meant", near.join("` or `")),
-        0 => String::new(),
-        1..=MOST => format!("; there is `{}`", names.join("`, `")),
-        more => format!("; there is `{}` and {} more", names[..MOST].join("`, `"), more - MOST),
-    }
 }
 
 #[cfg(test)]
@@ -111,16 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn hints_name_what_there_is() {
-        assert_eq!(hint("brwser", ["browser", "rag"]), "; perhaps `browser` is meant");
-        assert_eq!(hint("zzz", ["browser", "rag"]), "; there is `browser`, `rag`");
-        assert_eq!(hint("zzz", []), "");
-        assert_eq!(short("a\nb"), "a\u{fffd}b");
-    }
-
-    #[test]
     fn long_names_are_cut_between_letters() {
         assert_eq!(short("page"), "page");
+        assert_eq!(short("a\nb"), "a\u{fffd}b");
         assert_eq!(short(&"é".repeat(100)).chars().count(), 41);
     }
 }

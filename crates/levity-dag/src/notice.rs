@@ -170,6 +170,13 @@ pub struct WrittenVariable {
     pub value: Value,
 }
 
+impl WrittenVariable {
+    /// A variable with the value that a step wrote.
+    pub fn new(name: impl Into<Arc<str>>, by: Strategy, value: Value) -> Self {
+        Self { name: name.into(), by, value }
+    }
+}
+
 /// How a variable's value is found in what a step gave; the first that finds one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,23 +1,20 @@
 //! Runs of a team.
 
-use levity_core::{
-    Error, Event, EventKind, Executor, Limits, MachineKind, Message, Reached, Result, RunId, SharedError,
-};
+use levity_core::{Error, Executor, Limits, MachineKind, Message, Reached, Result, SharedError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use levity_builtin_tools::profile::{Manifest, profile_all};
 use levity_core::text::is_blank;
-use levity_runtime::{Beginning, Observer, RunOrigin, Runnable, Runtime};
+use levity_runtime::{Beginning, Observe, Runnable, Runtime};
 use serde_json::Value;
 
 use crate::finished::{TeamAnswer, TeamDetails};
 use crate::graph::Graph;
-use crate::machine::{GraphMachine, Start};
+use crate::machine::{FILES, GraphMachine, Start};
 use crate::plan::Plan;
 use crate::seed::StartingPlan;
-use crate::session::SessionWriter;
 use crate::team::Team;
 
 /// The input of a team's run: a goal, for which a plan is made, or a plan.
@@ -39,6 +36,9 @@ pub struct TeamInput {
 }
 
 impl TeamInput {
+    /// The variable that tells every step about the files of a run: `file_manifest`.
+    pub const FILES: &'static str = FILES;
+
     /// What is to be reached, for a plan that is there already.
     pub fn goal(mut self, goal: impl Into<String>) -> Self {
         self.goal = goal.into();
@@ -51,7 +51,7 @@ impl TeamInput {
         self
     }
 
-    /// Gives files: what they are is found out before the plan is made, and is there for every step as `file_manifest`.
+    /// Gives files: what they are is found out before the plan is made, and is there for every step as [`FILES`](Self::FILES).
     pub fn files<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.files.extend(paths.into_iter().map(Into::into));
         self
@@ -97,7 +97,7 @@ impl From<Graph> for TeamInput {
 }
 
 /// Goes on from what another run has left, in a run of its own: what is done there is not done again. A
-/// [`Session`](crate::Session) gives the seed, with or without some of its steps.
+/// session file gives the seed, with or without some of its steps; see `levity_observe::Session`.
 impl From<StartingPlan> for TeamInput {
     fn from(seed: StartingPlan) -> Self {
         Self { seed: Some(seed), ..Self::default() }
@@ -151,48 +151,8 @@ impl Runnable for Team {
         reached.finish(TeamDetails::new)
     }
 
-    fn observes(&self) -> bool {
-        self.inner.sessions.is_some()
-    }
-
-    fn observe(&self, run: &RunId, origin: &RunOrigin) -> Option<Observer> {
-        let writer = self.inner.sessions.as_ref()?.writer(run);
-        let (noting, flushed) = (writer.clone(), writer.clone());
-        let observer = Observer::new(move |event| noting.apply(event));
-        // That it could not be written ends nothing: the writer tells it, and the journal has all that is in it.
-        let observer = observer.after(async move { _ = flushed.flush().await });
-        let (team, run) = (self.clone(), run.clone());
-        Some(match origin.clone() {
-            RunOrigin::Resumed => observer.before(async move { team.catch_up(&run, &writer).await }),
-            RunOrigin::Forked { from, after } => {
-                observer.before(async move { team.begin_with(&run, &from, after, &writer).await })
-            }
-            _ => observer,
-        })
-    }
-}
-
-impl Team {
-    /// Brings the session file up to where the run was left: what was told then is not told again.
-    async fn catch_up(&self, run: &RunId, writer: &SessionWriter) {
-        // Whatever is wrong with the journal is told when the run goes on.
-        let told = self.history(run).await.unwrap_or_default();
-        writer.begin_with(&told);
-    }
-
-    /// Puts what a fork begins with into its session file: it is not told again.
-    async fn begin_with(&self, run: &RunId, from: &RunId, after: Option<u64>, writer: &SessionWriter) {
-        let runtime = self.runtime();
-        if runtime.journal().read(run).await.is_ok_and(|records| records.is_empty()) {
-            // Whatever is wrong with the old journal is told when the run begins.
-            let told = self.history_until(from, after).await.unwrap_or_default();
-            let now = runtime.world().now();
-            let ours = |event: Event| {
-                let begins = matches!(event.kind, EventKind::RunStarted { .. });
-                Event::new(run.clone(), event.seq, if begins { now } else { event.at }, event.kind)
-            };
-            writer.begin_with(&told.into_iter().map(ours).collect::<Vec<_>>());
-        }
+    fn observers(&self) -> &[Arc<dyn Observe>] {
+        &self.inner.observers
     }
 }
 

@@ -101,9 +101,9 @@ pub struct Step {
     /// Whether it is run at all, asked once everything before it is settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<Condition>,
-    /// What is not usual about it; in a box, since most steps have nothing of it.
+    /// In a box, since most steps have nothing of it.
     #[serde(flatten)]
-    pub more: Option<Box<StepOptions>>,
+    pub(crate) more: Option<Box<StepOptions>>,
     /// What follows when it fails.
     #[serde(skip_serializing_if = "is_default")]
     pub on_failure: OnFailure,
@@ -157,30 +157,29 @@ impl From<StepForm> for Step {
 /// What not every step has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-#[non_exhaustive]
-pub struct StepOptions {
+pub(crate) struct StepOptions {
     /// Runs it once for each element of a list.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub map: Option<FanOut>,
+    pub(crate) map: Option<FanOut>,
     /// Python to run in place of an agent; the next is tried when one fails.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub code: Vec<String>,
+    pub(crate) code: Vec<String>,
     /// Fixed inputs, beside what it reads.
     #[serde(skip_serializing_if = "Map::is_empty")]
-    pub inputs: Map<String, Value>,
+    pub(crate) inputs: Map<String, Value>,
     /// How often it is tried.
     #[serde(skip_serializing_if = "is_default")]
-    pub retry: Retry,
+    pub(crate) retry: Retry,
     /// How long a round of an attempt may take: a run of its agent or its code, or a call of its function or tool. in seconds.
     #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
-    pub timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// What one attempt may use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
+    pub(crate) budget: Option<Budget>,
     /// The step that it stands in for: it runs when that one has failed, and those who wait for that one take this
     /// one's results.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub instead_of: Option<StepId>,
+    pub(crate) instead_of: Option<StepId>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -341,6 +340,22 @@ impl Step {
     /// How often it is tried.
     pub fn tries(&self) -> Retry {
         self.more.as_ref().map_or_else(Retry::default, |more| more.retry)
+    }
+
+    /// The fixed inputs, beside what it reads.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &Value)> {
+        let all = self.more.iter().flat_map(|more| &more.inputs);
+        all.map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The timeout of a round, if there is one.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.more.as_ref()?.timeout
+    }
+
+    /// The budget of one attempt, if there is one.
+    pub fn attempt_budget(&self) -> Option<Budget> {
+        self.more.as_ref()?.budget
     }
 
     /// The step that it stands in for.

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Ask, Entry as Recorded, Error, Event, Limits, Result, RunId};
-use levity_runtime::{Run, Runnable, Runtime, replay};
+use levity_core::{Ask, Error, Event, Limits, Result, RunId};
+use levity_runtime::{Observe, Run, Runtime};
 
 use crate::executor::TeamExecutor;
 use crate::graph::Graph;
@@ -10,18 +10,10 @@ use crate::known::PlanConstraints;
 use crate::machine::{Rules, Settings};
 use crate::plan::Plan;
 use crate::run::TeamInput;
-use crate::session::SessionFolder;
 
 mod builder;
 
 pub use builder::TeamBuilder;
-
-/// The agent that makes plans.
-pub(crate) const PLANNER: &str = "Planner";
-/// The agent that looks at files first.
-pub(crate) const DISTILLER: &str = "Distiller";
-/// The agent whose results are verdicts.
-pub(crate) const QA: &str = "QA";
 
 /// Agents, functions and tools that carry out plans together. Cloning costs nothing.
 ///
@@ -56,10 +48,16 @@ pub(crate) struct Inner {
     pub(crate) runtime: Runtime,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
-    pub(crate) sessions: Option<SessionFolder>,
+    pub(crate) observers: Vec<Arc<dyn Observe>>,
 }
 
 impl Team {
+    /// The name of the agent that makes plans. It does no steps.
+    pub const PLANNER: &'static str = "Planner";
+    /// The name of the agent that looks at files before a plan is made.
+    pub const DISTILLER: &'static str = "Distiller";
+    /// The name of the agent whose results are verdicts on the work of others.
+    pub const QA: &'static str = "QA";
     /// 100,000 calls of functions and tools in a run.
     pub const DEFAULT_TOOL_CALLS: u64 = 100_000;
 
@@ -90,17 +88,6 @@ impl Team {
     /// As for [`history`](Self::history).
     pub async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
         Ok(levity_runtime::asks(self, run).await?)
-    }
-
-    /// What happened in a run up to a record of it, or before its end.
-    pub(crate) async fn history_until(&self, run: &RunId, last: Option<u64>) -> Result<Vec<Event>> {
-        let mut records =
-            self.runtime().journal().read(run).await.map_err(levity_core::RuntimeError::from)?;
-        match last {
-            Some(last) => records.truncate(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1)),
-            None => records.retain(|record| !matches!(record.entry, Recorded::Ended(_))),
-        }
-        Ok(replay(run, &records, |kind, state| Runnable::restore(self, kind, state))?.events)
     }
 
     /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.

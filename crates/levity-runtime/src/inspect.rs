@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{Ask, Effect, EffectId, Executor, Journal, Machine, Record, RunId, RuntimeError};
+use levity_core::{
+    Ask, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId, RuntimeError,
+};
 
 use crate::runnable::Runnable;
-use levity_driver::{Replay, opened, replay};
+use levity_driver::{Replay, cut, opened, replay};
 
 /// Folds a run again without performing anything, and tells its events, the same to the byte.
 ///
@@ -25,6 +27,28 @@ pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, Runtim
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
     asks_of(run.clone(), is_over, under_way, what.executor(), what.runtime().journal().clone()).await
+}
+
+/// The events that a fork begins with, as events of its own; `None` when it has begun already.
+pub(crate) async fn fork_history<W: Runnable>(
+    what: &W,
+    run: &RunId,
+    from: &RunId,
+    after: Option<u64>,
+) -> Option<Vec<Event>> {
+    let (journal, now) = (what.runtime().journal(), what.runtime().world().now());
+    if !journal.read(run).await.is_ok_and(|records| records.is_empty()) {
+        return None;
+    }
+    // Errors of the old journal are reported when the run begins.
+    let records = cut(from, journal.read(from).await.unwrap_or_default(), after).unwrap_or_default();
+    let replayed = replay(from, &records, |kind, state| what.restore(kind, state));
+    let events = replayed.map(|replay| replay.events).unwrap_or_default();
+    let ours = |event: Event| {
+        let begins = matches!(event.kind, EventKind::RunStarted { .. });
+        Event::new(run.clone(), event.seq, if begins { now } else { event.at }, event.kind)
+    };
+    Some(events.into_iter().map(ours).collect())
 }
 
 fn asks_of(

@@ -36,6 +36,7 @@ mod files;
 mod handle;
 mod inspect;
 mod journal;
+mod observe;
 mod report;
 mod run;
 mod runnable;
@@ -60,11 +61,10 @@ pub use journal::{MemoryJournal, NoJournal};
 pub use levity_core::Durability;
 pub use levity_driver::{Replay, changes, check_setup, replay};
 pub use levity_system::SystemWorld;
+pub use observe::{Observe, Observer};
 pub use report::{ReportStep, RunComparison, RunReport};
 pub use run::Run;
-pub use runnable::{
-    Beginning, Conversational, End, LeaseFuture, Made, Observer, RunOrigin, Runnable, Typed, TypedOutput,
-};
+pub use runnable::{Beginning, Conversational, End, LeaseFuture, Made, Runnable, Typed, TypedOutput};
 pub use runtime::{EndedMachine, MachineRun, MachineRunHandle, Runtime, StoppedMachine};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;

@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 use crate::drive::Given;
 use crate::events::Watcher;
 use crate::handle::RunHandle;
-use crate::runnable::{Conversational, End, Machined, Observer, RunOrigin, Runnable, Typed, TypedOutput};
+use crate::inspect::{fork_history, replay_run};
+use crate::observe::{Observe, Observers};
+use crate::runnable::{Conversational, End, Machined, Runnable, Typed, TypedOutput};
 use crate::runtime::{EndedMachine, MachineRun, StoppedMachine};
 
 /// A run that is about to begin, to go on or to go another way: await it for what it gives, or set something first.
@@ -26,6 +28,7 @@ pub struct Run<W: Runnable> {
     /// In a box, since a run that has begun keeps the room of what it was made of.
     limits: Option<Box<Limits>>,
     watcher: Option<Watcher>,
+    observers: Vec<Arc<dyn Observe>>,
     park: bool,
     given: Option<Arc<Given>>,
 }
@@ -39,9 +42,30 @@ enum Mode<I> {
     Fork { from: RunId, after: Option<u64> },
 }
 
+impl<I> fmt::Debug for Mode<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::New(_) => f.write_str("New"),
+            Self::Resume(run) => f.debug_tuple("Resume").field(run).finish(),
+            Self::Fork { from, after } => {
+                f.debug_struct("Fork").field("from", from).field("after", after).finish()
+            }
+        }
+    }
+}
+
 impl<W: Runnable> Run<W> {
     fn of(what: W, mode: Mode<W::Input>) -> Self {
-        Self { what, mode, id: None, limits: None, watcher: None, park: false, given: None }
+        Self {
+            what,
+            mode,
+            id: None,
+            limits: None,
+            watcher: None,
+            observers: Vec::new(),
+            park: false,
+            given: None,
+        }
     }
 
     /// A new run.
@@ -85,6 +109,13 @@ impl<W: Runnable> Run<W> {
     /// progress comes from that tool's thread, all else from the task that drives the run.
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Has `observe` follow this run, beside those that follow every run of what is run. Use it for a session file or a view
+    /// of a page; for a single closure, [`on_event`](Self::on_event) is shorter.
+    pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
+        self.observers.push(Arc::new(observe));
         self
     }
 
@@ -162,35 +193,47 @@ impl<W: Runnable> Run<W> {
         }
     }
 
-    fn origin(&self) -> RunOrigin {
-        match &self.mode {
-            Mode::New(_) => RunOrigin::New,
-            Mode::Resume(_) => RunOrigin::Resumed,
-            Mode::Fork { from, after } => RunOrigin::Forked { from: from.clone(), after: *after },
+    /// The observers of this run, each with its own part of it.
+    fn observed(&mut self) -> Observers {
+        let mut observers = Observers::default();
+        if self.observers.is_empty() && self.what.observers().is_empty() {
+            return observers;
         }
+        let run = self.settle_id();
+        for observe in self.what.observers().iter().chain(&self.observers) {
+            observers.add(observe.observe(&run));
+        }
+        observers
     }
 
-    /// Has what is run follow it from beside, if it wants to.
-    fn observer(&mut self) -> Option<Observer> {
-        if !self.what.observes() {
+    /// Gives observers the events from before the run begins.
+    fn before(&mut self, observers: &mut Observers) -> Option<BoxFuture<'static, ()>> {
+        let earlier = std::mem::take(&mut observers.earlier);
+        if earlier.is_empty() || matches!(self.mode, Mode::New(_)) {
             return None;
         }
-        let (run, origin) = (self.settle_id(), self.origin());
-        let observer = self.what.observe(&run, &origin)?;
-        let (beside, own) = (observer.watcher.clone(), self.watcher.take());
-        self.watcher = Some(Arc::new(move |event: &Event| {
-            beside(event);
-            if let Some(own) = &own {
-                own(event);
+        let (what, run) = (self.what.clone(), self.settle_id());
+        let fork = match &self.mode {
+            Mode::Fork { from, after } => Some((from.clone(), *after)),
+            _ => None,
+        };
+        Some(Box::pin(async move {
+            let events = match fork {
+                Some((from, after)) => fork_history(&what, &run, &from, after).await,
+                // Errors of the journal are reported when the run goes on.
+                None => Some(replay_run(&what, &run).await.map(|replay| replay.events).unwrap_or_default()),
+            };
+            if let Some(events) = events {
+                earlier.into_iter().for_each(|take| take(&events));
             }
-        }));
-        Some(observer)
+        }))
     }
 
     /// The job, and what is left to do at its end.
     fn into_job(mut self) -> Result<(MachineRun<W::Machine>, Afterwards), Error> {
-        let observer = self.observer();
-        let Self { what, mode, id, limits, watcher, park, given } = self;
+        let mut observers = self.observed();
+        let before = self.before(&mut observers);
+        let Self { what, mode, id, limits, watcher, park, given, .. } = self;
         let mut job = job(&what, mode, limits)?.given(given);
         if let Some(run) = id.filter(|_| !job.is_old()) {
             job = job.id(run);
@@ -201,14 +244,13 @@ impl<W: Runnable> Run<W> {
         if what.audits() {
             job = job.audit(move |kind, state| async move { what.restore(&kind, &state) });
         }
-        if let Some(watcher) = watcher {
+        if let Some(watcher) = observers.watcher(watcher) {
             job = job.watch(watcher);
         }
-        let (before, after) = observer.map_or((None, None), |it| (it.before, it.after));
         if let Some(before) = before {
             job = job.before(before);
         }
-        Ok((if park { job.park() } else { job }, after))
+        Ok((if park { job.park() } else { job }, observers.after()))
     }
 }
 
@@ -272,8 +314,8 @@ impl<W: TypedOutput> Run<W> {
     /// Wants the answer as a `T`: the model is given its schema, the answer is checked against it, mended
     /// where that is safe, and asked for again when it is wrong.
     pub fn typed<T: DeserializeOwned + JsonSchema + Send + 'static>(self) -> Run<Typed<W, T>> {
-        let Self { what, mode, id, limits, watcher, park, given } = self;
-        Run { what: Typed::new(&what), mode, id, limits, watcher, park, given }
+        let Self { what, mode, id, limits, watcher, observers, park, given } = self;
+        Run { what: Typed::new(&what), mode, id, limits, watcher, observers, park, given }
     }
 }
 
@@ -283,8 +325,8 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Run<Typed<W, T>> {
     /// # Errors
     /// As for any run, and when the answer keeps having the wrong shape.
     pub async fn with_answer(self) -> Result<(T, W::Output), Error> {
-        let Self { what, mode, id, limits, watcher, park, given } = self;
-        let output = Run { what: what.inner, mode, id, limits, watcher, park, given }.await?;
+        let Self { what, mode, id, limits, watcher, observers, park, given } = self;
+        let output = Run { what: what.inner, mode, id, limits, watcher, observers, park, given }.await?;
         Ok((W::parse(&output)?, output))
     }
 }
@@ -331,6 +373,6 @@ pub(crate) async fn finish<W: Runnable>(
 
 impl<W: Runnable> fmt::Debug for Run<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("id", &self.id).field("origin", &self.origin()).finish_non_exhaustive()
+        f.debug_struct("Run").field("id", &self.id).field("mode", &self.mode).finish_non_exhaustive()
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message, Reached, RunId,
+    ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message, Reached,
     SharedError,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::events::Watcher;
+use crate::observe::Observe;
 use crate::runtime::Runtime;
 
 /// Anything that a runtime can run: an agent, a team, a swarm, a machine of your own.
@@ -167,14 +167,9 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Whether [`observe`](Self::observe) has something to follow runs with.
-    fn observes(&self) -> bool {
-        false
-    }
-
-    /// Follows a run from beside it, such as a session file.
-    fn observe(&self, _run: &RunId, _origin: &RunOrigin) -> Option<Observer> {
-        None
+    /// The observers that follow each of its runs.
+    fn observers(&self) -> &[Arc<dyn Observe>] {
+        &[]
     }
 
     /// Whether its runs can be part of conversations, which are kept.
@@ -269,57 +264,6 @@ impl<M> std::fmt::Debug for Beginning<M> {
     }
 }
 
-/// The source of a run's first records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RunOrigin {
-    /// There are none yet.
-    New,
-    /// From its own journal.
-    Resumed,
-    /// From another run.
-    Forked {
-        /// That run.
-        from: RunId,
-        /// The last record that is taken over; by default the last there is.
-        after: Option<u64>,
-    },
-}
-
-/// Follows a run from beside it.
-pub struct Observer {
-    pub(crate) watcher: Watcher,
-    pub(crate) before: Option<BoxFuture<'static, ()>>,
-    pub(crate) after: Option<BoxFuture<'static, ()>>,
-}
-
-impl Observer {
-    /// Calls this with each event.
-    pub fn new(watcher: impl Fn(&levity_core::Event) + Send + Sync + 'static) -> Self {
-        Self { watcher: Arc::new(watcher), before: None, after: None }
-    }
-
-    /// Waits for this before the run begins.
-    #[must_use]
-    pub fn before(mut self, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.before = Some(Box::pin(work));
-        self
-    }
-
-    /// Waits for this after the run has ended.
-    #[must_use]
-    pub fn after(mut self, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.after = Some(Box::pin(work));
-        self
-    }
-}
-
-impl std::fmt::Debug for Observer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
-    }
-}
-
 /// A [`Runnable`] whose runs can be part of conversations.
 #[diagnostic::on_unimplemented(message = "runs of `{Self}` are not part of conversations")]
 pub trait Conversational: Runnable {}
@@ -411,12 +355,8 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
         self.inner.lease(machine)
     }
 
-    fn observes(&self) -> bool {
-        self.inner.observes()
-    }
-
-    fn observe(&self, run: &RunId, origin: &RunOrigin) -> Option<Observer> {
-        self.inner.observe(run, origin)
+    fn observers(&self) -> &[Arc<dyn Observe>] {
+        self.inner.observers()
     }
 
     fn keeps_conversations(&self) -> bool {

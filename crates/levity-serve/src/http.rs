@@ -61,7 +61,7 @@ pub struct HttpApi {
 struct Settings {
     conversations: Option<Conversations>,
     #[cfg(feature = "dag")]
-    plans: Option<levity_dag::SessionFolder>,
+    plans: Option<levity_observe::SessionFolder>,
     tools: Option<Dispatcher>,
     tool_calls: usize,
     requests: usize,
@@ -140,7 +140,7 @@ impl HttpApi {
 
     /// Offers plans that were carried out and kept, to be read; none by default.
     #[cfg(feature = "dag")]
-    pub fn plans(mut self, sessions: levity_dag::SessionFolder) -> Self {
+    pub fn plans(mut self, sessions: levity_observe::SessionFolder) -> Self {
         self.settings.plans = Some(sessions);
         self
     }

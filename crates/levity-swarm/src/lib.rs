@@ -34,14 +34,12 @@
 //! - What a worker is shown, and the order on the [`Bus`], follow from the plan and never from who was faster.
 //! - A run goes on after a crash where it was; nothing that was finished is done again.
 //! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and nothing else.
-//! - One event stream tells of all; [`Lineage`] says whose each event is. One worker can be spoken to, stopped and
+//! - One event stream tells of all; `levity_observe::Lineage` says whose each event is. One worker can be spoken to, stopped and
 //!   answered: [`RunHandle::agent`](levity_runtime::RunHandle::agent).
 //!
 //! What is deliberately absent: talk between workers that are at work at the same time (what one says reaches those who begin
 //! after it, so that a run can be repeated), and workers that start others by themselves (an agent with agents as tools does).
-//!
-//! # Features
-//! - `files`, `commands`, `web`: tools of these kinds for the workers that are [`ReadyWorkers`].
+//! Workers that are ready to use are in `levity_agents`.
 
 mod blackboard;
 mod board;
@@ -57,13 +55,11 @@ mod finished;
 mod handoff;
 mod judge;
 mod keywords;
-mod lineage;
 mod machine;
 mod names;
 mod notice;
 mod pattern;
 mod plan;
-mod ready;
 mod report;
 mod router;
 mod rules;
@@ -81,12 +77,10 @@ pub use debate::Debate;
 pub use finished::{SwarmAnswer, SwarmDetails};
 pub use handoff::{Handoff, HandoffHistory};
 pub use levity_core::{Error, Result};
-pub use lineage::{Lineage, Origin};
 pub use machine::SwarmMachine;
 pub use notice::{FailureAction, PlannedBy, SwarmNotice};
 pub use pattern::Pattern;
 pub use plan::{Delegation, PlanFault, PlanFaults};
-pub use ready::ReadyWorkers;
 pub use report::{ReportStatus, WorkerReport};
 pub use router::Router;
 pub use run::SwarmInput;

@@ -34,8 +34,10 @@
 //! | `context` | `levity-context` | what an agent goes by: files, the workspace, the context value |
 //! | `llm` | `levity-llm` | models: providers, layers around them, JSON from what they write |
 //! | `sandbox` | `levity-sandbox` | what a model may touch: files, commands, addresses |
-//! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, sessions |
+//! | `dag` | `levity-dag` | plans as graphs of steps: planner, scheduler, replanning |
 //! | `swarm` | `levity-swarm` | agents that work together: router and workers, handoff, debate, blackboard |
+//! | `agents` | `levity-agents` | ready agents: a catalogue of ten for teams, workers for swarms |
+//! | `observe` | `levity-observe` | views made from events: trees and diagrams of plans, session files, whose an event is |
 //! | `mcp` | `levity-mcp` | MCP servers as tools: many servers, every transport |
 //! | `serve` | `levity-serve` | agents offered to others: MCP server, HTTP API, bridge |
 //! | `eval` | `levity-eval` | evaluations: cases, subjects, trials, reports with intervals |
@@ -55,8 +57,9 @@
 //! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
 //!   `levity::sandbox`.
 //! - `profile`: profiles of files, in `levity::tools::profile`. `dag` switches it on.
-//! - `dag`: plans as graphs of steps.
-//! - `swarm`: agents that work together; with `files`, `commands` and `web`, its ready workers have these tools.
+//! - `dag`: plans as graphs of steps; `levity::agents` has ready agents for them, `levity::observe` views and session files of their runs.
+//! - `swarm`: agents that work together, and `levity::observe` to say whose an event is; with `files`, `commands` and `web`, the ready
+//!   workers in `levity::agents` have these tools.
 //! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
 //!   OAuth.
 //! - `serve`: agents offered to others, by MCP, HTTP and the bridge; swarms and teams, too.
@@ -66,6 +69,8 @@
 //! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
 //!   tests; see `AgentBuilder::audited`.
 
+#[cfg(any(feature = "dag", feature = "swarm"))]
+pub use levity_agents as agents;
 #[cfg(feature = "context")]
 pub use levity_context as context;
 pub use levity_core as core;
@@ -82,6 +87,8 @@ pub use levity_loop as agent;
 #[cfg(feature = "mcp")]
 pub use levity_mcp as mcp;
 pub use levity_memory as memory;
+#[cfg(any(feature = "dag", feature = "swarm"))]
+pub use levity_observe as observe;
 #[cfg(feature = "python")]
 pub use levity_python as python;
 pub use levity_runtime as runtime;

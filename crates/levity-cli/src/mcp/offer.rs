@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use levity::agent::AgentBuilder;
+use levity::agents::AgentParts;
+use levity::agents::ReadyWorkers;
 use levity::core::World as _;
-use levity::dag::AgentParts;
 use levity::mcp::{ServerState, Servers, WaitFor};
 use levity::runtime::SystemWorld;
-use levity::swarm::ReadyWorkers;
 
 use super::read;
 use crate::terminal::chain;

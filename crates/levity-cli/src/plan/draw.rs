@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use levity::core::Timestamp;
-use levity::dag::{PlanStage, PlanView, StepStatus, TreeOptions, one_line};
+use levity::dag::StepStatus;
+use levity::observe::{PlanStage, PlanView, TreeOptions, one_line};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
@@ -112,7 +113,7 @@ fn colour(line: &str) -> Style {
 }
 
 /// A line of the log: how long after the beginning, in which step, what.
-pub(super) fn log_line(view: &PlanView, line: &levity::dag::LogLine) -> String {
+pub(super) fn log_line(view: &PlanView, line: &levity::observe::LogLine) -> String {
     let since = view.started().map_or(Duration::ZERO, |started| line.at.since(started));
     let time = format!("{:>6.1}s", since.as_secs_f64());
     match &line.step {

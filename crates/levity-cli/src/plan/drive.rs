@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Timestamp};
-use levity::dag::{
-    CARRY_OUT_PLAN as CARRY_OUT, Diff, Plan, PlanView, Step, StepId, Team, TeamAnswer, TreeOptions,
-};
+use levity::dag::{CARRY_OUT_PLAN as CARRY_OUT, Diff, Plan, Step, StepId, Team, TeamAnswer};
+use levity::observe::{PlanView, TreeOptions};
 use levity::prelude::*;
 use levity::runtime::RunHandle;
 use serde::Deserialize as _;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use levity::core::Status;
-use levity::dag::{Error, Faults, PlanView, StepStatus, TeamAnswer, TreeOptions};
+use levity::dag::{Error, Faults, StepStatus, TeamAnswer};
+use levity::observe::{PlanView, TreeOptions};
 
 use super::drive::Driven;
 use crate::follow::WAITS;

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Stderr};
 use std::time::Duration;
 
 use levity::core::Timestamp;
-use levity::dag::PlanView;
+use levity::observe::PlanView;
 use ratatui_core::backend::Backend as _;
 use ratatui_core::layout::{Position, Size};
 use ratatui_core::terminal::{Terminal, TerminalOptions, Viewport};

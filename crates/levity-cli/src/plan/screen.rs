@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use levity::core::{Event, Timestamp};
-use levity::dag::PlanView;
+use levity::observe::PlanView;
 
 use super::draw::log_line;
 use super::live::Live;

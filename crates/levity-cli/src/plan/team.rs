@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use levity::dag::{AgentPart, AgentParts, Catalogue, SessionFolder, Team, TeamBuilder};
+use levity::agents::{AgentPart, AgentParts, Catalogue};
+use levity::dag::{Team, TeamBuilder};
+use levity::observe::SessionFolder;
 use levity::prelude::*;
-use levity::python::RunPython;
 use levity::tools::Policy;
 
 use super::demo;
@@ -94,8 +95,9 @@ impl TeamShape {
         sessions: Option<&SessionFolder>,
         judge: &Arc<dyn Model>,
     ) -> Result<Team, String> {
-        let mut team = Team::builder()
-            .agents(catalogue, parts)
+        let mut team = catalogue
+            .team(parts)
+            .map_err(|error| chain(&levity::Error::from(error)))?
             .max_parallel(max_parallel.unwrap_or(16))
             .max_replans(self.max_replans.unwrap_or(3))
             .limits(common.options.limits())
@@ -105,13 +107,10 @@ impl TeamShape {
             team = team.max_turns(turns);
         }
         if let Some(sessions) = sessions {
-            team = team.sessions(sessions.clone());
+            team = team.observe(sessions.clone());
         }
         if self.ask_plan {
             team = team.approve_plans();
-        }
-        if common.tools.python() {
-            team = team.code(RunPython::new());
         }
         team.build().map_err(|error| chain(&error))
     }

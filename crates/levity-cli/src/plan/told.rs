@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity::core::{Event, Timestamp};
-use levity::dag::PlanView;
+use levity::observe::PlanView;
 use tokio::sync::Notify;
 
 use super::screen::{Screen, ViewKind};

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use levity::core::{Entry, Event, Record, RunId, World as _};
-use levity::dag::{PlanView, SessionFolder, Team};
+use levity::dag::Team;
+use levity::observe::{PlanView, SessionFolder};
 use levity::prelude::*;
 use levity::runtime::{Run, Runnable, replay, replay_run};
 use levity::swarm::Swarm;

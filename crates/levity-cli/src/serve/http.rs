@@ -135,7 +135,7 @@ impl Http {
             api = api.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
         if let Some(folder) = &self.sessions {
-            api = api.plans(levity::dag::SessionFolder::open(folder));
+            api = api.plans(levity::observe::SessionFolder::open(folder));
         }
         Ok((listener, api, offered))
     }

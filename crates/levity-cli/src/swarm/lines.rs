@@ -2,7 +2,8 @@
 
 use levity::core::text::one_line;
 use levity::core::{Delta, Event, EventKind};
-use levity::swarm::{FailureAction, MessageKind, Origin, PlannedBy, SwarmNotice};
+use levity::observe::Origin;
+use levity::swarm::{FailureAction, MessageKind, PlannedBy, SwarmNotice};
 
 use crate::follow;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use levity::core::{Ask, Decision, Event, EventKind, RunId, Timestamp};
-use levity::swarm::Lineage;
+use levity::observe::Lineage;
 use tokio::sync::Notify;
 
 use super::lines::line;

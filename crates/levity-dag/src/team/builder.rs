@@ -2,20 +2,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use levity_core::{Approver, Error, Guard, Limits, Model, Program, Result, Tool, ToolSource, Toolbox};
+use levity_core::{Approver, Error, Guard, Limits, Program, Result, Tool, ToolSource, Toolbox};
 use levity_loop::{Agent, AgentBuilder};
-use levity_runtime::Runtime;
+use levity_runtime::{Observe, Runtime};
 use levity_tools::{Dispatcher, Policy, Registry, RegistryBuilder};
 
-use super::{DISTILLER, Inner, PLANNER, QA, Team};
-use crate::catalogue::{self, Catalogue};
+use super::{Inner, Team};
 use crate::executor::TeamExecutor;
 use crate::function::Function;
 use crate::known::{PlanConstraints, StepRunner, StepRunnerKind};
 use crate::machine::{PLAN, PlannedBy, Rules, Settings};
-use crate::parts::{AgentParts, Shared};
 use crate::planner::TeamPlanner;
-use crate::session::SessionFolder;
 
 /// Puts a [`Team`] together.
 #[must_use = "a builder does nothing until `build`"]
@@ -26,8 +23,6 @@ pub struct TeamBuilder {
     tools: RegistryBuilder,
     policy: Policy,
     code: Option<Arc<dyn Program>>,
-    /// The agents of the catalogue that run code, with the name of what runs it.
-    coders: BTreeMap<Arc<str>, String>,
     planner: Option<Arc<dyn TeamPlanner>>,
     approver: Option<Arc<dyn Approver>>,
     guards: Vec<Arc<dyn Guard>>,
@@ -35,35 +30,23 @@ pub struct TeamBuilder {
     limits: Option<Limits>,
     max_steps: Option<usize>,
     runtime: Option<Runtime>,
-    catalogue: Option<(Catalogue, AgentParts)>,
-    sessions: Option<SessionFolder>,
+    observers: Vec<Arc<dyn Observe>>,
 }
 
 impl TeamBuilder {
-    /// The ten agents that come with levity, on this model; see [`Catalogue::defaults`].
-    pub fn model(self, model: impl Model + 'static) -> Self {
-        self.agents(Catalogue::defaults(), AgentParts::new(model))
-    }
-
-    /// Agents of a catalogue, and what they are built of. What runs code for them, who is asked and what drives runs is the
-    /// same for the team, unless it is told otherwise.
-    pub fn agents(mut self, catalogue: Catalogue, parts: AgentParts) -> Self {
-        self.catalogue = Some((catalogue, parts));
+    /// Has `observe` follow each run from beside it, such as a `levity_observe::SessionFolder`, which keeps a file of each. For a
+    /// single run, use [`Run::observe`](levity_runtime::Run::observe).
+    pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
+        self.observers.push(Arc::new(observe));
         self
     }
 
-    /// Keeps a session file of each run.
-    pub fn sessions(mut self, sessions: SessionFolder) -> Self {
-        self.sessions = Some(sessions);
-        self
-    }
-
-    /// Adds an agent. One named `TeamPlanner` makes the plans and does no steps; one named `Distiller` looks at files before a
-    /// plan is made; what one named `QA` says are verdicts.
+    /// Adds an agent. The names [`Team::PLANNER`], [`Team::DISTILLER`] and [`Team::QA`] have a meaning. Ready agents come from
+    /// `levity_agents::Catalogue`.
     pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         let name = name.into();
         let mut card = StepRunner::new(StepRunnerKind::Agent, description);
-        card.judges = &*name == QA;
+        card.judges = &*name == Team::QA;
         self.performer(name, card, agent)
     }
 
@@ -186,11 +169,8 @@ impl TeamBuilder {
     ///
     /// # Errors
     /// When two of its members have one name, or a setting makes no sense.
-    pub fn build(mut self) -> Result<Team> {
+    pub fn build(self) -> Result<Team> {
         self.check_settings()?;
-        if let Some((catalogue, parts)) = self.catalogue.take() {
-            self.take_on(&catalogue, parts)?;
-        }
         let runtime = self.runtime.unwrap_or_default();
         let registry = self.tools.build()?;
         let mut known = PlanConstraints::new();
@@ -203,14 +183,14 @@ impl TeamBuilder {
         join_tools(&mut known, &registry)?;
         let planner = match &self.planner {
             Some(_) => Some(PlannedBy::Program),
-            None => agents.contains_key(PLANNER).then(|| PlannedBy::Agent(PLANNER.into())),
+            None => agents.contains_key(Team::PLANNER).then(|| PlannedBy::Agent(Team::PLANNER.into())),
         };
         let code: Option<Arc<str>> = self.code.as_ref().map(|code| code.spec().name.as_str().into());
         let is_taken = |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
         if let Some(name) = code.as_ref().filter(is_taken) {
             return Err(taken(name));
         }
-        let profiler = agents.contains_key(DISTILLER).then(|| DISTILLER.into());
+        let profiler = agents.contains_key(Team::DISTILLER).then(|| Team::DISTILLER.into());
         let world = runtime.world().clone();
         let tools = Dispatcher::builder(registry)
             .world(world.clone())
@@ -218,10 +198,10 @@ impl TeamBuilder {
             .correct_arguments()
             .build()?;
         let executor = Arc::new_cyclic(|me| TeamExecutor {
+            coders: coders(&agents, self.code.as_deref()),
             agents,
             functions,
             tools,
-            coders: coders(self.coders, self.code.as_deref()),
             code: self.code,
             planner: self.planner,
             approver: self.approver,
@@ -230,32 +210,8 @@ impl TeamBuilder {
             me: me.clone(),
         });
         let rules = Arc::new(Rules { known, planner, profiler, code });
-        let (settings, sessions) = (self.settings, self.sessions);
-        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, sessions }) })
-    }
-
-    /// Builds the agents of a catalogue.
-    fn take_on(&mut self, catalogue: &Catalogue, parts: AgentParts) -> Result<()> {
-        let parts = match &self.code {
-            Some(code) if !parts.has_code() => parts.code(Shared(code.clone())),
-            _ => parts,
-        };
-        let mut cards: BTreeMap<Arc<str>, StepRunner> = catalogue.performers().collect();
-        for entry in catalogue.entries().filter(|entry| entry.enabled) {
-            let agent = catalogue.build(&entry.name, &parts)?;
-            let card = cards.remove(&entry.name);
-            let mut card =
-                card.unwrap_or_else(|| StepRunner::new(StepRunnerKind::Agent, entry.description.clone()));
-            card.description = catalogue::described(entry, &parts);
-            let name = short(&entry.name);
-            let program = parts.program(&[]).filter(|_| entry.code.is_some());
-            self.coders.extend(program.map(|program| (name.clone(), program.spec().name.clone())));
-            self.agents.push((name, card, agent));
-        }
-        self.code = self.code.take().or_else(|| parts.program(&[]));
-        self.approver = self.approver.take().or(parts.approver);
-        self.runtime.get_or_insert(parts.runtime);
-        Ok(())
+        let (settings, observers) = (self.settings, self.observers);
+        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, observers }) })
     }
 
     fn check_settings(&self) -> Result<()> {
@@ -273,17 +229,12 @@ impl TeamBuilder {
     }
 }
 
-/// The names that a team goes by, also where a catalogue has them as `PlannerAgent`.
-fn short(name: &Arc<str>) -> Arc<str> {
-    let special =
-        [PLANNER, DISTILLER, QA].into_iter().find(|special| name.strip_suffix("Agent") == Some(*special));
-    special.map_or_else(|| name.clone(), Into::into)
-}
-
-/// The agents whose own program is the one that runs code for the team.
-fn coders(all: BTreeMap<Arc<str>, String>, code: Option<&dyn Program>) -> BTreeSet<Arc<str>> {
-    let same = |name: &String| code.is_some_and(|code| code.spec().name == *name);
-    all.into_iter().filter(|(_, program)| same(program)).map(|(agent, _)| agent).collect()
+/// The agents that have the program which runs code for the team: code that they answer with calls their tools.
+fn coders(agents: &BTreeMap<Arc<str>, Agent>, code: Option<&dyn Program>) -> BTreeSet<Arc<str>> {
+    let Some(code) = code else { return BTreeSet::new() };
+    let runs_code =
+        |agent: &Agent| agent.dispatcher().specs().iter().any(|spec| spec.name == code.spec().name);
+    agents.iter().filter(|(_, agent)| runs_code(agent)).map(|(name, _)| name.clone()).collect()
 }
 
 fn taken(name: &str) -> Error {
@@ -306,7 +257,7 @@ fn join_agents(
 ) -> Result<BTreeMap<Arc<str>, Agent>> {
     let mut all = BTreeMap::new();
     for (name, card, agent) in agents {
-        if &*name != PLANNER {
+        if &*name != Team::PLANNER {
             join(known, name.clone(), card)?;
         }
         if all.insert(name.clone(), guarded(agent, guards)?).is_some() {

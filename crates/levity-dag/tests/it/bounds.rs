@@ -9,11 +9,11 @@ use levity_core::{
     Approver, Ask, Child, Decision, EventKind, Executor, Limits, Program, ToolError, ToolOutput, ToolSpec,
 };
 use levity_dag::{
-    Brief, Budget, Error, FanOut, Faults, Plan, PlanNotice, SessionFolder, Step, StepRunner, StepRunnerKind,
-    StepStatus, Team, TeamPlanner,
+    Brief, Budget, Error, FanOut, Faults, Plan, PlanNotice, Step, StepRunner, StepRunnerKind, StepStatus,
+    Team, TeamPlanner,
 };
 use levity_loop::Agent;
-use levity_runtime::{MemoryJournal, Runtime};
+use levity_runtime::Runtime;
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
@@ -400,18 +400,4 @@ async fn a_name_that_means_a_time_limit_is_not_given_to_anything_else() {
         let error = faulty(step);
         assert!(error.contains("step `a` is given something as `$timeout`"), "{error}");
     }
-}
-
-#[tokio::test]
-async fn the_session_of_a_fork_has_what_it_began_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let sessions = SessionFolder::open(folder.path());
-    let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let team = simple(&Log::default()).runtime(runtime).sessions(sessions.clone()).build().unwrap();
-    let plan = Plan::new().step(give("a", 1)).step(give("b", 2).after("a"));
-    within(team.run(plan).id("one")).await.unwrap();
-    within(team.fork("one").after(2).id("two")).await.unwrap();
-    let session = sessions.load("two").await.unwrap();
-    assert_eq!(session.finished().map(|step| step.step.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(session.globals["b"], json!(2));
 }

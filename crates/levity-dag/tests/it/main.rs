@@ -2,20 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "what is skipped is said aloud")]
 
-mod agents;
 mod bounds;
-mod catalogue;
 mod crashes;
 mod flow;
 mod guards;
 mod killed;
-mod networkx;
 mod plans;
 mod random;
 mod replan;
 mod rounds;
 mod saved;
-mod session;
-mod stream;
 mod support;
-mod view;

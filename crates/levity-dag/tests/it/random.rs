@@ -76,7 +76,8 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
             told.insert(id, (StepStatus::Skipped, Value::Null));
             continue;
         }
-        let mut inputs = step.more.as_ref().unwrap().inputs.clone();
+        let mut inputs: Map<String, Value> =
+            step.inputs().map(|(name, value)| (name.to_owned(), value.clone())).collect();
         inputs.extend(
             step.reads.iter().map(|name| (name.to_string(), told[&name.replace('v', "s")].1.clone())),
         );

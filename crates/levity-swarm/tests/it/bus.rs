@@ -101,6 +101,6 @@ fn it_can_be_shared() {
     fn shared<T: Send + Sync + 'static>() {}
     shared::<Bus>();
     shared::<Messages>();
-    shared::<levity_swarm::Lineage>();
+    shared::<levity_observe::Lineage>();
     shared::<Arc<Bus>>();
 }

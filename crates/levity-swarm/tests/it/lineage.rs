@@ -3,8 +3,8 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use levity_core::{Event, EventKind, Hints, RunId, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::{Agent, AgentBuilder};
+use levity_observe::{Lineage, Origin};
 use levity_runtime::Runtime;
-use levity_swarm::{Lineage, Origin};
 use levity_test::{FaultyTool, ScriptedModel, Turn};
 use serde_json::{Value, json};
 

@@ -12,7 +12,6 @@ mod handoff;
 mod hostile;
 mod lineage;
 mod order;
-mod ready;
 mod resume;
 mod rounds;
 mod router;

@@ -8,10 +8,10 @@ use levity_core::{
     ModelErrorKind, Part, Request, Response, Role, RunRequest, Status, ToolCall, ToolOutput,
 };
 use levity_loop::Agent;
+use levity_observe::Lineage;
 use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    BusMessage, Delegation, Error, Lineage, Router, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput, Worker,
-    WorkerMemory,
+    BusMessage, Delegation, Error, Router, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput, Worker, WorkerMemory,
 };
 use levity_test::crash::{Crashes, Life, Tally};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};

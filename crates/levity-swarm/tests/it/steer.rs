@@ -8,9 +8,10 @@ use levity_core::{
     ControlError, Decision, EventKind, Hints, RunRequest, Tool, ToolCx, ToolError, ToolOutput, ToolSpec,
 };
 use levity_loop::Agent;
+use levity_observe::Lineage;
 use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    Delegation, Error, Lineage, Messages, ReportStatus, Router, Swarm, SwarmInput, SwarmNotice, Worker,
+    Delegation, Error, Messages, ReportStatus, Router, Swarm, SwarmInput, SwarmNotice, Worker,
 };
 use levity_test::{ManualWorld, RecordingTool, ScriptedModel};
 use serde_json::{Value, json};

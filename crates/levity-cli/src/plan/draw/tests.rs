@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use levity::core::{EffectId, Event, EventKind, RunId, Timestamp};
-use levity::dag::{Plan, PlanNotice, PlanView, Step, StepId, StepSpent};
+use levity::dag::{Plan, PlanNotice, Step, StepId, StepSpent};
+use levity::observe::PlanView;
 use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Cell;
 use ratatui_core::terminal::Terminal;

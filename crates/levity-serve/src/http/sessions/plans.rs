@@ -1,7 +1,7 @@
 //! Plans that were carried out and kept.
 
 use levity_core::Timestamp;
-use levity_dag::{Session, SessionFilter, SessionFolder, SessionInfo};
+use levity_observe::{Session, SessionFilter, SessionFolder, SessionInfo};
 use serde_json::{Value, json};
 
 use super::super::Api;

@@ -107,7 +107,7 @@ async fn plans_that_were_kept_can_be_read() {
         "links": [{"source": "ROOT", "target": "a"}, {"source": "a", "target": "b"}]}"#;
     std::fs::write(day.join("session_s1.json"), plan).unwrap();
     let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
-    let plans = levity_dag::SessionFolder::open(folder.path());
+    let plans = levity_observe::SessionFolder::open(folder.path());
     let server = Server::with(runs, |api| api.plans(plans)).await;
     let list = server.client.get("/v1/sessions?kind=plan").await.is(200);
     assert_eq!((&list["sessions"][0]["id"], &list["sessions"][0]["goal"]), (&json!("s1"), &json!("tides")));

@@ -1,0 +1,304 @@
+//! Agents from entries.
+
+use std::sync::Arc;
+
+use levity_core::text::bare_model_name;
+use levity_core::{Limits, Model, Tool, ToolSource, ToolSpec};
+use levity_llm::layers::TextTools;
+use levity_loop::{Agent, AgentBuilder};
+
+use super::Catalogue;
+use super::entry::{CatalogEntry, NamedPart, Requirement};
+use super::error::{AgentPart, CatalogueError, Missing};
+use super::hint::hint;
+use crate::parts::AgentParts;
+use crate::shared::{ReadOnly, Shared, only_reads};
+
+impl Catalogue {
+    /// Builds the agent of this name.
+    ///
+    /// Tools that the model calls in its own way are called, and so are those that it writes as text, such as
+    /// `{"call_tool": {"name": .., "arguments": {..}}}`, unless the entry says otherwise.
+    ///
+    /// # Errors
+    /// When there is no such agent or it is switched off, when none of its models can be had, or when something that it
+    /// needs is not among the parts.
+    pub fn build(&self, name: &str, parts: &AgentParts) -> Result<Agent, CatalogueError> {
+        let entry = self.able(name)?;
+        let lacks = lacks(entry, parts);
+        if let Some(missing) = lacks.iter().find(|missing| missing.needed) {
+            return Err(needed(missing, parts));
+        }
+        let has_code = entry.code.is_some() && parts.has_code();
+        let has_tools = entry.ask_user
+            || has_code
+            || !tools_of(entry, parts).is_empty()
+            || !servers_of(entry, parts).is_empty();
+        let mut builder = Agent::builder(listening(parts.model_of(entry)?, entry.text_tools))
+            .instructions(instructions(entry, &lacks, has_tools))
+            .max_turns(entry.max_turns)
+            .policy(parts.policy.clone())
+            .limits(limits(entry, parts.limits))
+            .runtime(parts.runtime.clone());
+        builder = with_tools(builder, entry, parts);
+        if let Some(approver) = &parts.approver {
+            builder = builder.approver(Shared(approver.clone()));
+        }
+        for source in &parts.context {
+            builder = builder.context(source.clone());
+        }
+        if let Some(finish) = &parts.finish {
+            builder = finish(&entry.name, builder);
+        }
+        let failed = |source| CatalogueError::Build { agent: entry.name.clone(), source: Box::new(source) };
+        builder.build().map_err(failed)
+    }
+
+    /// What agents that are not switched off name and what is not among the parts: what they do without, and what keeps them
+    /// from being built. Each of their models is looked for.
+    pub fn missing(&self, parts: &AgentParts) -> Vec<Missing> {
+        let able = self.entries().filter(|entry| entry.enabled);
+        able.flat_map(|entry| lacks(entry, parts).into_iter().chain(models(entry, parts))).collect()
+    }
+
+    /// Parts that reach no agent: tools, servers and what runs Python, of which no agent that takes part has anything.
+    ///
+    /// ```
+    /// # use levity_core::ToolOutput;
+    /// # use levity_agents::{AgentPart, Catalogue, CatalogEntry, AgentParts};
+    /// # use levity_test::{RecordingTool, ScriptedModel};
+    /// let tool = RecordingTool::new("weather", |_| Ok(ToolOutput::text("rain")));
+    /// let parts = AgentParts::new(ScriptedModel::new()).tool(tool);
+    /// assert_eq!(Catalogue::defaults().unused(&parts), [], "the Coder has all tools");
+    /// let alone = Catalogue::empty().with(CatalogEntry::new("Poet", "Write poems."));
+    /// assert_eq!(alone.unused(&parts), [AgentPart::Tool("weather".into())]);
+    /// ```
+    pub fn unused(&self, parts: &AgentParts) -> Vec<AgentPart> {
+        let able: Vec<&CatalogEntry> = self.entries().filter(|entry| entry.enabled).collect();
+        let tools = parts
+            .tools
+            .iter()
+            .filter(|(name, tool)| !able.iter().any(|entry| has_tool(entry, name, tool.spec())));
+        let servers = parts.servers.iter().filter(|(name, server)| {
+            !able.iter().any(|entry| match reach(&entry.servers, name) {
+                Some(Reach::All) => true,
+                // What a server that has not started yet has is not known.
+                Some(Reach::ReadOnly) => {
+                    let tools = server.tools();
+                    tools.is_empty() || tools.iter().any(|tool| only_reads(tool.spec()))
+                }
+                None => false,
+            })
+        });
+        let code = parts.has_code() && able.iter().all(|entry| entry.code.is_none());
+        let tools = tools.map(|(name, _)| AgentPart::Tool(name.clone()));
+        let servers = servers.map(|(name, _)| AgentPart::Server(name.clone()));
+        tools.chain(servers).chain(code.then_some(AgentPart::Code)).collect()
+    }
+
+    pub(crate) fn able(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
+        let Some(entry) = self.find(name) else {
+            let near = hint(name, self.entries().map(|entry| &*entry.name));
+            return Err(CatalogueError::Unknown {
+                name: levity_dag::__private::short(name).into_owned(),
+                near,
+            });
+        };
+        if !entry.enabled {
+            return Err(CatalogueError::Disabled { name: entry.name.clone() });
+        }
+        Ok(entry)
+    }
+}
+
+/// What an agent names and what is not there, models aside.
+fn lacks(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
+    let there = |part: &AgentPart| match part {
+        AgentPart::Server(name) => parts.servers.contains_key(name),
+        AgentPart::Tool(name) => parts.tools.contains_key(name),
+        AgentPart::Code => parts.has_code(),
+        AgentPart::Model(_) => true,
+    };
+    let missing = entry.wanted().filter(|(part, _)| !there(part));
+    let agent = &entry.name;
+    missing
+        .map(|(part, need)| Missing { agent: agent.clone(), part, needed: need == Requirement::Must })
+        .collect()
+}
+
+/// The models of an agent that cannot be had. It can be built as long as there is one.
+fn models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
+    let lost: Vec<_> = entry.models.iter().filter(|name| parts.find_model(name).is_err()).collect();
+    let needed = lost.len() == entry.models.len();
+    let agent = &entry.name;
+    let missing = |name: &Arc<str>| Missing {
+        agent: agent.clone(),
+        part: AgentPart::Model(bare_model_name(name).into()),
+        needed,
+    };
+    lost.into_iter().map(missing).collect()
+}
+
+fn needed(missing: &Missing, parts: &AgentParts) -> CatalogueError {
+    let near = match &missing.part {
+        AgentPart::Server(name) => {
+            let hint = hint(name, parts.servers.keys().map(|name| &**name));
+            format!("{hint}; add it, or write `{name}?` to do without it")
+        }
+        AgentPart::Tool(name) => {
+            let hint = hint(name, parts.tools.keys().map(|name| &**name));
+            format!("{hint}; add it, or write `{name}?` to do without it")
+        }
+        _ => "; add it, or write `code: optional` to do without it".to_owned(),
+    };
+    CatalogueError::Missing { missing: missing.clone(), near }
+}
+
+/// The model, with calls read from its text.
+fn listening(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
+    match (text_tools, model.card().abilities.tools) {
+        (false, _) => model,
+        (true, true) => Arc::new(TextTools::new(model).beside_native()),
+        (true, false) => Arc::new(TextTools::new(model)),
+    }
+}
+
+fn limits(entry: &CatalogEntry, limits: Limits) -> Limits {
+    let mut limits = entry.budget.map_or(limits, |budget| budget.within(limits));
+    limits.wall_time = match (entry.timeout, limits.wall_time) {
+        (Some(own), Some(all)) => Some(own.min(all)),
+        (own, all) => own.or(all),
+    };
+    limits
+}
+
+fn with_tools(mut builder: AgentBuilder, entry: &CatalogEntry, parts: &AgentParts) -> AgentBuilder {
+    let (tools, servers) = (tools_of(entry, parts), servers_of(entry, parts));
+    if entry.code.is_some()
+        && let Some(program) = parts.program(&specs_of(&tools, &servers))
+    {
+        builder = builder.program(Shared(program));
+    }
+    if !tools.is_empty() {
+        builder = builder.tools(tools);
+    }
+    for server in servers {
+        builder = builder.source(Shared(server));
+    }
+    if entry.ask_user { builder.ask_user() } else { builder }
+}
+
+/// How much of a server an agent has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    All,
+    ReadOnly,
+}
+
+/// What a list of names says about one of them.
+fn reach(list: &[NamedPart], name: &str) -> Option<Reach> {
+    let has = |wanted: &str| list.iter().any(|named| &*named.name == wanted);
+    match () {
+        () if has(name) || has(NamedPart::ALL) => Some(Reach::All),
+        () if has(NamedPart::READ_ONLY) => Some(Reach::ReadOnly),
+        () => None,
+    }
+}
+
+fn has_tool(entry: &CatalogEntry, name: &str, spec: &ToolSpec) -> bool {
+    match reach(&entry.tools, name) {
+        Some(Reach::All) => true,
+        Some(Reach::ReadOnly) => only_reads(spec),
+        None => false,
+    }
+}
+
+/// The tools that an agent has: those that it names in its order, then the others.
+fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
+    let is_named = |name: &str| entry.tools.iter().any(|wanted| &*wanted.name == name);
+    let named = entry.tools.iter().filter_map(|wanted| parts.tools.get(&wanted.name));
+    let others =
+        parts.tools.iter().filter(|(name, tool)| !is_named(name) && has_tool(entry, name, tool.spec()));
+    named.chain(others.map(|(_, tool)| tool)).cloned().collect()
+}
+
+fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
+    let is_named = |name: &str| entry.servers.iter().any(|wanted| &*wanted.name == name);
+    let named = entry.servers.iter().filter_map(|wanted| parts.servers.get(&wanted.name)).cloned();
+    let others = parts.servers.iter().filter(|(name, _)| !is_named(name));
+    let others = others.filter_map(|(name, server)| match reach(&entry.servers, name)? {
+        Reach::All => Some(server.clone()),
+        Reach::ReadOnly => Some(Arc::new(ReadOnly(server.clone())) as Arc<dyn ToolSource>),
+    });
+    named.chain(others).collect()
+}
+
+fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<ToolSpec> {
+    let of_servers = servers.iter().flat_map(|server| server.tools());
+    tools.iter().cloned().chain(of_servers).map(|tool| tool.spec().clone()).collect()
+}
+
+/// What an agent is good for, with the tools that it has here: the planner chooses by it.
+pub(crate) fn described(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
+    /// How many tools the planner is told of.
+    const MOST: usize = 24;
+    let mut names: Vec<String> = specs_of(&tools_of(entry, parts), &servers_of(entry, parts))
+        .into_iter()
+        .map(|spec| spec.name)
+        .collect();
+    let program = parts.program(&[]).filter(|_| entry.code.is_some());
+    names.extend(program.map(|program| program.spec().name.clone()));
+    if names.is_empty() {
+        return entry.description.clone();
+    }
+    let more = names.len().saturating_sub(MOST);
+    names.truncate(MOST);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{} Tools: {}{more}.", entry.description, names.join(", ")).into()
+}
+
+/// The prompt, and what the agent has to do without: it is not to make up tools that it was told of elsewhere.
+fn instructions(entry: &CatalogEntry, lacks: &[Missing], has_tools: bool) -> String {
+    let mut text = entry.prompt.trim_end().to_owned();
+    if lacks.is_empty() {
+        return text;
+    }
+    text.push_str("\n\n# What is not here\n");
+    for missing in lacks {
+        match &missing.part {
+            AgentPart::Code => text.push_str(
+                "- Python cannot be run. Do not answer with code: work the result out yourself and answer with the values.\n",
+            ),
+            part => text.push_str(&format!("- There is no such thing as {part}.\n")),
+        }
+    }
+    text.push_str(match has_tools {
+        true => "Call only the tools that you are offered, and never make up a result.",
+        false => {
+            "You have no tools. Never call one and never make up a result: answer from your inputs and from what you know, \
+             and say what you could not look up."
+        }
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use levity_core::Limits;
+
+    use super::{CatalogEntry, limits};
+    use levity_dag::Budget;
+
+    #[test]
+    fn an_entry_limits_what_all_may_use() {
+        let all = Limits::new().tokens(1_000).wall_time(Duration::from_secs(60));
+        let entry = |seconds| CatalogEntry::new("A", "a").timeout(Duration::from_secs(seconds));
+        assert_eq!(limits(&CatalogEntry::new("A", "a"), all), all);
+        assert_eq!(limits(&entry(5), all), all.wall_time(Duration::from_secs(5)));
+        assert_eq!(limits(&entry(500), all), all, "the shorter of both");
+        let budget = CatalogEntry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
+        assert_eq!(limits(&budget, all), all.tokens(9).model_calls(2));
+    }
+}

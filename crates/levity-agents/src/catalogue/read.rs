@@ -1,0 +1,307 @@
+//! What a config says about agents.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use levity_core::Money;
+use levity_dag::__private::{near, short};
+use levity_dag::Budget;
+
+use super::entry::{CatalogEntry, NamedPart, Requirement};
+use super::error::{CatalogueError, Place};
+use super::node::{Key, Node, Value, Wrong};
+
+const KEYS: [&str; 14] = [
+    "prompt_file",
+    "prompt",
+    "model",
+    "mcp_servers",
+    "tools",
+    "description",
+    "max_turns",
+    "budget",
+    "timeout",
+    "ask_user",
+    "judges",
+    "code",
+    "text_tools",
+    "enabled",
+];
+const BUDGET: [&str; 4] = ["tokens", "money", "model_calls", "tool_calls"];
+
+/// What a config says about one agent; what it does not say stays as it was.
+#[derive(Debug)]
+pub(super) struct Patch {
+    pub(super) name: Arc<str>,
+    pub(super) line: Option<usize>,
+    pub(super) prompt: Option<Prompt>,
+    changes: Vec<Change>,
+}
+
+/// Where an agent's prompt is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Prompt {
+    Inline(Arc<str>),
+    File { path: String, line: Option<usize> },
+}
+
+#[derive(Debug)]
+enum Change {
+    Models(Vec<Arc<str>>),
+    Servers(Vec<NamedPart>),
+    Tools(Vec<NamedPart>),
+    Description(Arc<str>),
+    MaxTurns(u64),
+    Budget(Budget),
+    Timeout(Duration),
+    AskUser(bool),
+    Judges(bool),
+    Code(Option<Requirement>),
+    TextTools(bool),
+    Enabled(bool),
+}
+
+impl Patch {
+    /// Makes the changes.
+    pub(super) fn apply(self, entry: &mut CatalogEntry) {
+        for change in self.changes {
+            match change {
+                Change::Models(models) => entry.models = models,
+                Change::Servers(servers) => entry.servers = servers,
+                Change::Tools(tools) => entry.tools = tools,
+                Change::Description(text) => entry.description = text,
+                Change::MaxTurns(turns) => entry.max_turns = turns,
+                Change::Budget(budget) => entry.budget = Some(budget),
+                Change::Timeout(time) => entry.timeout = Some(time),
+                Change::AskUser(asks) => entry.ask_user = asks,
+                Change::Judges(judges) => entry.judges = judges,
+                Change::Code(code) => entry.code = code,
+                Change::TextTools(text) => entry.text_tools = text,
+                Change::Enabled(enabled) => entry.enabled = enabled,
+            }
+        }
+    }
+}
+
+/// The agents of a config.
+pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, CatalogueError> {
+    let config = |line, problem: String| CatalogueError::Config { at: Place::of(file).line(line), problem };
+    let (line, what) = (root.line, root.value.kind());
+    let Value::Map(mut map) = root.value else {
+        return Err(config(
+            line,
+            format!("the config is {what}, not a map; write `Name:` and its settings below it"),
+        ));
+    };
+    if let Some(at) = map.iter().position(|(key, _)| key.text == "agents") {
+        let (key, agents) = map.swap_remove(at);
+        if let Some((other, _)) = map.first() {
+            let problem =
+                format!("there is a key `{}` beside `agents`; put it below `agents`", short(&other.text));
+            return Err(config(other.line, problem));
+        }
+        let what = agents.value.kind();
+        let Value::Map(inner) = agents.value else {
+            return Err(config(
+                key.line,
+                format!("`agents` is {what}, not a map; write `Name:` and its settings below it"),
+            ));
+        };
+        map = inner;
+    }
+    map.into_iter().map(|(key, node)| patch(&key, node, file)).collect()
+}
+
+fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
+    let name: Arc<str> = short(&key.text).into();
+    let place = |line: Option<usize>| Place::of(file).line(line.or(key.line)).agent(name.clone());
+    let wrong = |wrong: Wrong| CatalogueError::Entry { at: place(wrong.line), problem: wrong.problem };
+    check_name(&key.text).map_err(|problem| wrong(Wrong::new(key.line, problem)))?;
+    let mut patch =
+        Patch { name: key.text.as_str().into(), line: key.line, prompt: None, changes: Vec::new() };
+    let fields = match node.value {
+        Value::Map(fields) => fields,
+        Value::Null => Vec::new(),
+        other => {
+            let problem =
+                format!("it is {}, not a map; write `prompt_file: ..` below its name", other.kind());
+            return Err(wrong(Wrong::new(node.line, problem)));
+        }
+    };
+    for (field, node) in fields {
+        patch.field(&field, node).map_err(wrong)?;
+    }
+    Ok(patch)
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || name.chars().count() > 64 || !name.chars().all(plain) {
+        return Err("its name is not 1 to 64 letters, digits, `_` and `-`; rename it".to_owned());
+    }
+    Ok(())
+}
+
+impl Patch {
+    fn field(&mut self, key: &Key, node: Node) -> Result<(), Wrong> {
+        if node.value == Value::Null && KEYS.contains(&&*key.text) {
+            return Ok(());
+        }
+        let at = Field { name: &key.text, line: node.line.or(key.line) };
+        let change = match &*key.text {
+            "prompt_file" => {
+                return self.set_prompt(&at, Prompt::File { path: at.text(node)?, line: at.line });
+            }
+            "prompt" => return self.set_prompt(&at, Prompt::Inline(at.text(node)?.into())),
+            "model" => Change::Models(at.names(node)?),
+            "mcp_servers" => Change::Servers(at.wanted(node)?),
+            "tools" => Change::Tools(at.wanted(node)?),
+            "description" => Change::Description(at.text(node)?.trim().into()),
+            "max_turns" => Change::MaxTurns(at.count(node, 1)?),
+            "budget" => Change::Budget(budget(&at, node)?),
+            "timeout" => Change::Timeout(at.seconds(node)?),
+            "ask_user" => Change::AskUser(at.flag(node)?),
+            "judges" => Change::Judges(at.flag(node)?),
+            "code" => Change::Code(at.code(node)?),
+            "text_tools" => Change::TextTools(at.flag(node)?),
+            "enabled" => Change::Enabled(at.flag(node)?),
+            other => return Err(unknown(other, key.line, &KEYS)),
+        };
+        self.changes.push(change);
+        Ok(())
+    }
+
+    fn set_prompt(&mut self, at: &Field<'_>, prompt: Prompt) -> Result<(), Wrong> {
+        if self.prompt.is_some() {
+            return Err(Wrong::new(at.line, "it has `prompt` and `prompt_file`; keep one"));
+        }
+        self.prompt = Some(prompt);
+        Ok(())
+    }
+}
+
+fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> Wrong {
+    let near = near(key, keys.iter().copied());
+    let hint = match near.first() {
+        Some(near) => format!("is `{near}` meant?"),
+        None => format!("there is `{}`", keys.join("`, `")),
+    };
+    Wrong::new(line, format!("there is no setting `{}`; {hint}", short(key)))
+}
+
+fn budget(at: &Field<'_>, node: Node) -> Result<Budget, Wrong> {
+    let what = node.value.kind();
+    let Value::Map(fields) = node.value else {
+        return Err(at.wrong(format!("is {what}, not a map; write `budget: {{tokens: 50000}}`")));
+    };
+    let mut budget = Budget::new();
+    for (key, node) in fields {
+        let name = format!("budget.{}", short(&key.text));
+        let at = Field { name: &name, line: node.line.or(key.line) };
+        match &*key.text {
+            "tokens" => budget = budget.tokens(at.count(node, 0)?),
+            "money" => budget = budget.money(Money::from_dollars(at.number(node)?)),
+            "model_calls" => budget = budget.model_calls(at.count(node, 0)?),
+            "tool_calls" => budget = budget.tool_calls(at.count(node, 0)?),
+            other => return Err(unknown(other, key.line, &BUDGET)),
+        }
+    }
+    Ok(budget)
+}
+
+/// A setting that is read.
+struct Field<'a> {
+    name: &'a str,
+    line: Option<usize>,
+}
+
+impl Field<'_> {
+    fn wrong(&self, problem: impl AsRef<str>) -> Wrong {
+        Wrong::new(self.line, format!("`{}` {}", self.name, problem.as_ref()))
+    }
+
+    fn text(&self, node: Node) -> Result<String, Wrong> {
+        match node.value {
+            Value::Text(text) if !text.trim().is_empty() => Ok(text),
+            Value::Text(_) => Err(self.wrong("is empty; fill it or leave it out")),
+            other => {
+                Err(self.wrong(format!("is {}, not a text; put it in quotes if it is one", other.kind())))
+            }
+        }
+    }
+
+    fn flag(&self, node: Node) -> Result<bool, Wrong> {
+        match node.value {
+            Value::Bool(value) => Ok(value),
+            other => Err(self.wrong(format!("is {}; write `true` or `false`", other.kind()))),
+        }
+    }
+
+    fn code(&self, node: Node) -> Result<Option<Requirement>, Wrong> {
+        match node.value {
+            Value::Bool(value) => Ok(value.then_some(Requirement::Must)),
+            Value::Text(text) if text == "optional" => Ok(Some(Requirement::IfThere)),
+            other => Err(self.wrong(format!("is {}; write `true`, `false` or `optional`", other.kind()))),
+        }
+    }
+
+    fn number(&self, node: Node) -> Result<f64, Wrong> {
+        match node.value {
+            Value::Number(number) if number.is_finite() && (0.0..=1e15).contains(&number) => Ok(number),
+            Value::Number(_) => Err(self.wrong("is not between 0 and 1e15; write another number")),
+            other => Err(self.wrong(format!("is {}; write a number", other.kind()))),
+        }
+    }
+
+    fn count(&self, node: Node, least: u64) -> Result<u64, Wrong> {
+        let number = self.number(node)?;
+        if number.fract() != 0.0 || number < least as f64 {
+            return Err(self.wrong(format!("is not a whole number from {least} on; write one")));
+        }
+        Ok(number as u64)
+    }
+
+    fn seconds(&self, node: Node) -> Result<Duration, Wrong> {
+        let seconds = self.number(node)?;
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|time| !time.is_zero())
+            .ok_or_else(|| self.wrong("is no time; write a number of seconds above 0"))
+    }
+
+    /// A name or a list of them.
+    fn names(&self, node: Node) -> Result<Vec<Arc<str>>, Wrong> {
+        let list = match node.value {
+            Value::List(list) => list,
+            _ => vec![node],
+        };
+        let name = |node: Node| {
+            let at = Field { name: self.name, line: node.line.or(self.line) };
+            at.text(node).map(|name| name.trim().into())
+        };
+        list.into_iter().map(name).collect()
+    }
+
+    fn wanted(&self, node: Node) -> Result<Vec<NamedPart>, Wrong> {
+        let names = self.names(node)?;
+        let mut all: Vec<NamedPart> = Vec::with_capacity(names.len());
+        for wanted in names.iter().map(|name| NamedPart::new(name)) {
+            if wanted.name.is_empty() {
+                return Err(self.wrong("names nothing; write a name before the `?`"));
+            }
+            if wanted.name.contains('*') && !wanted.is_pattern() {
+                let name = short(&wanted.name);
+                let (all, reading) = (NamedPart::ALL, NamedPart::READ_ONLY);
+                return Err(self.wrong(format!(
+                    "has `{name}`; write a whole name, `{all}` for all there are, or `{reading}` for all that only read"
+                )));
+            }
+            if all.iter().any(|other| other.name == wanted.name) {
+                return Err(self.wrong(format!("names `{}` twice; keep one", short(&wanted.name))));
+            }
+            all.push(wanted);
+        }
+        Ok(all)
+    }
+}

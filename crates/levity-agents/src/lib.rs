@@ -1,0 +1,51 @@
+//! Agents that are ready to use, in teams and in swarms.
+//!
+//! ```
+//! # #[cfg(feature = "dag")]
+//! # {
+//! use levity_agents::Catalogue;
+//! # use levity_test::ScriptedModel;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_core::Result<()> {
+//! # let model = ScriptedModel::new()
+//! #     .reply(r#"{"steps": [{"id": "think", "agent": "Thinker", "writes": ["answer"]}]}"#)
+//! #     .reply(r#"{"answer": "At six."}"#);
+//! let team = Catalogue::defaults().team(model)?.build()?;
+//! let finished = team.run("When is high water?").await?;
+//! assert_eq!(finished.variable("answer"), Some(&"At six.".into()));
+//! # Ok(())
+//! # }
+//! # main().unwrap();
+//! # }
+//! ```
+//!
+//! - `Catalogue` (`dag`) has ten agents by name, changes them by files of a folder, and builds each of them, a whole team, or workers of a swarm. `AgentParts`
+//!   are the models, tools and servers that they are built of.
+//! - `ReadyWorkers` (`swarm`) makes a researcher, a coder and a reviewer.
+//!
+//! What is deliberately absent: machines. A ready agent is an ordinary [`Agent`](levity_loop::Agent) that you could build yourself.
+//!
+//! # Features
+//! - `dag`: the catalogue, and teams of its agents.
+//! - `swarm`: ready workers; `files`, `commands` and `web` give them tools of these kinds.
+
+#[cfg(feature = "dag")]
+mod catalogue;
+#[cfg(feature = "dag")]
+mod parts;
+#[cfg(feature = "swarm")]
+mod ready;
+#[cfg(any(feature = "dag", feature = "swarm"))]
+mod shared;
+#[cfg(feature = "dag")]
+mod team;
+
+#[cfg(feature = "dag")]
+pub use catalogue::{
+    AgentPart, CatalogEntry, Catalogue, CatalogueError, Missing, NamedPart, Place, Requirement,
+};
+#[cfg(feature = "dag")]
+pub use parts::AgentParts;
+#[cfg(feature = "swarm")]
+pub use ready::ReadyWorkers;

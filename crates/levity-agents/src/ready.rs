@@ -1,0 +1,258 @@
+//! Workers that are ready: a researcher, a coder, a reviewer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use levity_core::{Approver, Model, Result, Tool, ToolSource, Toolbox};
+use levity_loop::{Agent, AgentBuilder};
+use levity_runtime::Runtime;
+use levity_swarm::Worker;
+use levity_tools::{Policy, Rule};
+
+use crate::shared::{ReadOnly, Shared, only_reads};
+use role::{Has, Role};
+
+mod role;
+
+/// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools and policies.
+///
+/// ```
+/// use levity_agents::ReadyWorkers;
+/// use levity_swarm::{Router, Swarm};
+/// use levity_test::ScriptedModel;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (fast, careful) = (ScriptedModel::new(), ScriptedModel::new());
+/// let ready = ReadyWorkers::new(fast);
+/// let swarm = Swarm::builder(Router::keywords())
+///     .worker(ready.researcher()?)
+///     .worker(ready.coder()?)
+///     .worker(ReadyWorkers::new(careful).reviewer()?)
+///     .build()?;
+/// assert_eq!(swarm.workers().collect::<Vec<_>>(), ["researcher", "coder", "reviewer"]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// | | researcher | coder | reviewer |
+/// |---|---|---|---|
+/// | files of a workspace (`files`) | reads, lists, searches | and writes, edits | reads, lists, searches |
+/// | commands (`commands`) | no | yes | no |
+/// | the web (`web`) | fetches, searches | no | no |
+/// | what is not hinted read-only | is denied | is asked about if it may destroy something | is denied |
+/// | turns for a task | 20 | 40 | 20 |
+///
+/// Without tools they work with what the task gives them and what they know, and neither their prompts nor their descriptions
+/// promise more.
+#[derive(Clone)]
+#[must_use = "it makes workers by `coder`, `reviewer`, `researcher` and `all`"]
+pub struct ReadyWorkers {
+    model: Arc<dyn Model>,
+    files: Vec<Arc<dyn Tool>>,
+    commands: Option<Arc<dyn Tool>>,
+    fetch: Option<Arc<dyn Tool>>,
+    search: Option<Arc<dyn Tool>>,
+    more: Vec<Arc<dyn Tool>>,
+    rules: Vec<Rule>,
+    approver: Option<Arc<dyn Approver>>,
+    runtime: Option<Runtime>,
+    sources: Vec<Arc<dyn ToolSource>>,
+    finish: Vec<Arc<Finish>>,
+}
+
+type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
+
+impl ReadyWorkers {
+    /// Workers on this model, without tools.
+    pub fn new(model: impl Model + 'static) -> Self {
+        Self {
+            model: Arc::new(model),
+            files: Vec::new(),
+            commands: None,
+            fetch: None,
+            search: None,
+            more: Vec::new(),
+            rules: Vec::new(),
+            approver: None,
+            runtime: None,
+            sources: Vec::new(),
+            finish: Vec::new(),
+        }
+    }
+
+    /// The files they work on: the coder writes them unless the workspace is read-only, the others read them.
+    #[cfg(feature = "files")]
+    pub fn workspace(mut self, workspace: levity_sandbox::Workspace) -> Self {
+        self.files = levity_builtin_tools::FileTools::new(workspace).into_tools();
+        self
+    }
+
+    /// How the coder runs commands.
+    #[cfg(feature = "commands")]
+    pub fn commands(mut self, tool: levity_builtin_tools::RunCommand) -> Self {
+        self.commands = Some(Arc::new(tool));
+        self
+    }
+
+    /// How the researcher fetches pages.
+    #[cfg(feature = "web")]
+    pub fn web(mut self, tool: levity_builtin_tools::WebFetch) -> Self {
+        self.fetch = Some(Arc::new(tool));
+        self
+    }
+
+    /// How the researcher searches the web.
+    #[cfg(feature = "web")]
+    pub fn web_search(mut self, tool: levity_builtin_tools::WebSearch) -> Self {
+        self.search = Some(Arc::new(tool));
+        self
+    }
+
+    /// More tools: all of them for the coder, and those that are hinted read-only for the others.
+    pub fn tools(mut self, tools: impl Toolbox) -> Self {
+        self.more.extend(tools.into_tools());
+        self
+    }
+
+    /// A set of tools that may change while they work: as for [`tools`](Self::tools).
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.sources.push(Arc::new(source));
+        self
+    }
+
+    /// A rule for the calls of all of them. It cannot allow the researcher and the reviewer to change something.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Who is asked about calls that may not run by themselves; by default, whoever holds the handle of the run.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// What the tools have their time from; in a swarm, the swarm's runtime drives the runs.
+    pub fn runtime(mut self, runtime: Runtime) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Changes each of them before it is built, by its name. Anything can be changed: a tool that is added here and not hinted
+    /// read-only is still denied to the researcher and the reviewer, unless their policy is replaced too. Several such changes are
+    /// made one after the other.
+    pub fn finish(
+        mut self,
+        finish: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
+    ) -> Self {
+        self.finish.push(Arc::new(finish));
+        self
+    }
+
+    /// Finds things out. It changes nothing.
+    ///
+    /// # Errors
+    /// When the agent cannot be built, such as with two tools of one name.
+    pub fn researcher(&self) -> Result<Worker> {
+        self.worker(Role::Researcher)
+    }
+
+    /// Writes code.
+    ///
+    /// # Errors
+    /// As for [`researcher`](Self::researcher).
+    pub fn coder(&self) -> Result<Worker> {
+        self.worker(Role::Coder)
+    }
+
+    /// Says what is wrong with the work of others. It changes nothing.
+    ///
+    /// # Errors
+    /// As for [`researcher`](Self::researcher).
+    pub fn reviewer(&self) -> Result<Worker> {
+        self.worker(Role::Reviewer)
+    }
+
+    /// The researcher, the coder and the reviewer, in the order in which they work when no router says otherwise.
+    ///
+    /// # Errors
+    /// As for [`researcher`](Self::researcher).
+    pub fn all(&self) -> Result<Vec<Worker>> {
+        [Role::Researcher, Role::Coder, Role::Reviewer].into_iter().map(|role| self.worker(role)).collect()
+    }
+
+    fn worker(&self, role: Role) -> Result<Worker> {
+        let has = self.has(role);
+        let mut agent = Agent::builder(self.model.clone())
+            .instructions(role.prompt(has))
+            .tools(self.tools_of(role))
+            .policy(self.policy_of(role))
+            .max_turns(role.turns());
+        if let Some(approver) = &self.approver {
+            agent = agent.approver(Shared(approver.clone()));
+        }
+        if let Some(runtime) = &self.runtime {
+            agent = agent.runtime(runtime.clone());
+        }
+        for source in self.sources.iter().cloned() {
+            agent = match role.only_reads() {
+                true => agent.source(ReadOnly(source)),
+                false => agent.source(Shared(source)),
+            };
+        }
+        let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));
+        let agent = finished.build()?;
+        let worker = Worker::new(role.name(), role.description(has), agent);
+        Ok(worker.keywords(role.keywords().iter().copied()))
+    }
+
+    fn tools_of(&self, role: Role) -> Vec<Arc<dyn Tool>> {
+        let (commands, fetch, search) = match role {
+            Role::Coder => (&self.commands, &None, &None),
+            Role::Researcher => (&None, &self.fetch, &self.search),
+            Role::Reviewer => (&None, &None, &None),
+        };
+        let single = [commands, fetch, search].into_iter().flatten();
+        let mut tools: Vec<Arc<dyn Tool>> =
+            self.files.iter().chain(single).chain(&self.more).cloned().collect();
+        if role.only_reads() {
+            tools.retain(|tool| only_reads(tool.spec()));
+        }
+        tools
+    }
+
+    fn has(&self, role: Role) -> Has {
+        Has {
+            reads_files: !self.files.is_empty(),
+            writes_files: !role.only_reads() && self.files.iter().any(|tool| !only_reads(tool.spec())),
+            commands: role == Role::Coder && self.commands.is_some(),
+            web: role == Role::Researcher && self.fetch.is_some(),
+            search: role == Role::Researcher && self.search.is_some(),
+        }
+    }
+
+    /// Who only reads is denied all else first of all, so that no other rule can allow it.
+    fn policy_of(&self, role: Role) -> Policy {
+        let mut policy = Policy::new();
+        if role.only_reads() {
+            let why = format!(
+                "the {} changes nothing; report what should be done, and leave it to others",
+                role.name()
+            );
+            policy = policy.rule(Rule::any().when(|spec, _| !only_reads(spec)).deny(why));
+        }
+        self.rules.iter().cloned().fold(policy, Policy::rule)
+    }
+}
+
+impl fmt::Debug for ReadyWorkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names =
+            |role| self.tools_of(role).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>();
+        f.debug_struct("ReadyWorkers")
+            .field("researcher", &names(Role::Researcher))
+            .field("coder", &names(Role::Coder))
+            .field("reviewer", &names(Role::Reviewer))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,59 @@
+//! Views of what runs do, made from their events.
+//!
+//! ```
+//! # #[cfg(feature = "dag")]
+//! # {
+//! use levity_dag::{Plan, Step, StepInput, Team};
+//! use levity_observe::{PlanView, SessionFolder, TreeOptions};
+//! use serde_json::json;
+//! # use std::sync::{Arc, Mutex};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> levity_dag::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! let sessions = SessionFolder::open(folder.path());
+//! let team = Team::builder()
+//!     .function("fetch", |_: StepInput| async { Ok(json!("high water at six")) })
+//!     .observe(sessions.clone())
+//!     .build()?;
+//! let view = Arc::new(Mutex::new(PlanView::new()));
+//! let seen = view.clone();
+//! let plan = Plan::new().step(Step::new("fetch", "fetch").writes(["page"]));
+//! team.run(plan).id("monday").on_event(move |event| seen.lock().unwrap().apply(event)).await?;
+//! println!("{}", view.lock().unwrap().tree(TreeOptions::new()));
+//! assert_eq!(sessions.load("monday").await?.status, "completed");
+//! # Ok(())
+//! # }
+//! # main().unwrap();
+//! # }
+//! ```
+//!
+//! Each type here is a fold over the one event stream of a run. It has no clock, changes nothing in the run, and gives the same for a
+//! live run and for a replay.
+//!
+//! - [`Lineage`] says which agent and tool an event comes from, in any run with runs below it.
+//! - `PlanView` (`dag`) makes a tree, a summary or a diagram of a run of a plan.
+//! - `SessionFolder` (`dag`) keeps a file of each run that NetworkX reads. `Session` reads it, and gives what another run
+//!   begins with.
+//!
+//! What is deliberately absent: a way to steer the run. Use `levity_runtime::RunHandle`.
+//!
+//! # Features
+//! - `dag`: views of runs of a plan, and their session files.
+
+mod lineage;
+#[cfg(feature = "dag")]
+mod session;
+#[cfg(feature = "dag")]
+mod view;
+
+pub use lineage::{Lineage, Origin};
+#[cfg(feature = "dag")]
+pub use session::{
+    Session, SessionError, SessionFilter, SessionFolder, SessionInfo, SessionProblem, SessionStep,
+    SessionWriter,
+};
+#[cfg(feature = "dag")]
+pub use view::{
+    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions, one_line,
+};

@@ -1,0 +1,112 @@
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use levity_core::{Event, RunId};
+
+use crate::events::Watcher;
+
+/// Observes runs from beside them: a folder of session files, a metric, a page.
+///
+/// Give it to one run by [`Run::observe`](crate::Run::observe), or to all runs of a team by `TeamBuilder::observe`. It has an
+/// [`Observer`] for each run. A closure is enough:
+///
+/// ```
+/// # use levity_core::{EventKind, RunId};
+/// use levity_runtime::{Observe, Observer};
+///
+/// fn names(observe: impl Observe) {}
+/// names(|run: &RunId| {
+///     let run = run.clone();
+///     Observer::new(move |event| {
+///         if let EventKind::RunEnded(ending) = &event.kind {
+///             println!("{run}: {}", ending.status);
+///         }
+///     })
+/// });
+/// ```
+pub trait Observe: Send + Sync {
+    /// Returns the observer of this run, before the run begins.
+    fn observe(&self, run: &RunId) -> Observer;
+}
+
+impl<F: Fn(&RunId) -> Observer + Send + Sync> Observe for F {
+    fn observe(&self, run: &RunId) -> Observer {
+        self(run)
+    }
+}
+
+/// Observes one run.
+pub struct Observer {
+    watcher: Watcher,
+    earlier: Option<Box<Earlier>>,
+    after: Option<BoxFuture<'static, ()>>,
+}
+
+pub(crate) type Earlier = dyn FnOnce(&[Event]) + Send;
+
+impl Observer {
+    /// Calls `watcher` with each event of the run and of the runs below it, in order; it must not block.
+    pub fn new(watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self { watcher: Arc::new(watcher), earlier: None, after: None }
+    }
+
+    /// Calls `take` before a resumed run or a fork begins, with the events that the run starts from. They are not emitted again.
+    #[must_use]
+    pub fn earlier(mut self, take: impl FnOnce(&[Event]) + Send + 'static) -> Self {
+        self.earlier = Some(Box::new(take));
+        self
+    }
+
+    /// Waits for `work` after the run has ended, before its result is returned.
+    #[must_use]
+    pub fn after(mut self, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.after = Some(Box::pin(work));
+        self
+    }
+}
+
+impl std::fmt::Debug for Observer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}
+
+/// All observers of one run.
+#[derive(Default)]
+pub(crate) struct Observers {
+    watchers: Vec<Watcher>,
+    /// Those that want the events from before.
+    pub(crate) earlier: Vec<Box<Earlier>>,
+    after: Vec<BoxFuture<'static, ()>>,
+}
+
+impl Observers {
+    pub(crate) fn add(&mut self, observer: Observer) {
+        self.watchers.push(observer.watcher);
+        self.earlier.extend(observer.earlier);
+        self.after.extend(observer.after);
+    }
+
+    /// One watcher for all of them, and for the caller's own, which comes last.
+    pub(crate) fn watcher(&mut self, own: Option<Watcher>) -> Option<Watcher> {
+        let mut all = std::mem::take(&mut self.watchers);
+        all.extend(own);
+        match all.len() {
+            0 | 1 => all.pop(),
+            _ => Some(Arc::new(move |event: &Event| all.iter().for_each(|watcher| watcher(event)))),
+        }
+    }
+
+    /// The work that is left after the run.
+    pub(crate) fn after(self) -> Option<BoxFuture<'static, ()>> {
+        let all = self.after;
+        (!all.is_empty()).then(|| -> BoxFuture<'static, ()> {
+            Box::pin(async move {
+                for work in all {
+                    work.await;
+                }
+            })
+        })
+    }
+}
