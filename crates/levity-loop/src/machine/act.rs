@@ -4,123 +4,75 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, Ending, EventKind, Exchange, Failure, Finish, Intervention,
-    Limit, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind, Offer, Part, Phase, Response, Role,
-    Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish,
+    Intervention, Limit, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Part,
+    Phase as Told, Response, Role, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+    ToolRun, Wait,
 };
 
 use crate::asked;
-use crate::executor::CHEAP;
 use crate::guards::not_made;
 use crate::notes;
-use crate::strategy::Low;
 use crate::wait;
 
-use super::window::Next;
-use super::{AgentMachine, Closing, EMPTY_REPLIES, PAUSES, Waiting};
-
-/// How many results an answer shows that is made of results alone.
-const SHOWN_RESULTS: usize = 8;
+use super::budget::Closing;
+use super::phase::{Calls, Phase, Purpose, Question, Turn, Waiting};
+use super::{AgentMachine, EMPTY_REPLIES, PAUSES, UNKNOWN};
 
 impl AgentMachine {
     pub(super) fn act(&mut self, step: &mut MachineOutput) {
-        self.enter(Phase::Act, step);
-        self.state.paused = 0;
-        self.state.stats.turns = self.state.stats.turns.saturating_add(1);
-        let turn = self.state.stats.turns;
-        step.tell(EventKind::TurnStarted { turn, of: self.spec.max_turns.max(turn) });
-        for message in std::mem::take(&mut self.state.said) {
-            self.add(message);
-        }
+        step.tell(EventKind::Phase(Told::Act));
+        self.count_turn(step);
+        self.state.conversation.take_in_said(self.spec.reader);
         let closing = self.closing();
         self.announce(closing, step);
-        self.state.offered = self.has_tools() && closing.is_none();
-        self.ask(step);
+        let offered = self.has_tools() && closing.is_none();
+        self.ask(Question::Reply(Turn { offered, paused: 0 }), step);
     }
 
-    /// Asks the model, once what it is shown fits.
-    pub(super) fn ask(&mut self, step: &mut MachineOutput) {
-        if self.make_room(Next::Reply, step) {
-            return;
-        }
+    pub(super) fn ask_for_reply(&mut self, turn: Turn, step: &mut MachineOutput) {
         self.save(step);
-        self.note_asked();
-        let offer = if self.state.offered { Offer::All } else { Offer::None };
+        self.state.conversation.note_asked();
+        let offer = if turn.offered { Offer::All } else { Offer::None };
         let mut request = self.request();
-        if self.state.offered && self.state.stats.turns == 1 {
+        if turn.offered && self.state.tally.stats.turns == 1 {
             request.tool_choice = self.spec.tool_choice.clone();
         }
         if let Some(output) = &self.output {
             request = request.with_output(output.schema.clone());
         }
-        let slot = self.slot("main");
-        let call = ModelCall::new(slot, request, offer).with_reads(self.state.reads);
-        let call = call.with_found(self.state.found.clone());
-        self.want(Waiting::Reply, |_| Effect::Model(call), step);
+        let call = ModelCall::new(self.slot("main"), request, offer);
+        self.want_model(Purpose::Reply(turn), self.with_tools(call), step);
     }
 
-    /// The model for a purpose; the cheap one for all once it was switched to.
-    pub(super) fn slot(&self, purpose: &'static str) -> &'static str {
-        if self.state.cheap { CHEAP } else { purpose }
+    /// Whether something was said that the model has not heard, and it may still act on it.
+    pub(super) fn has_more_to_hear(&self) -> bool {
+        !self.state.conversation.said.is_empty() && self.closing().is_none()
     }
 
-    /// Little is left of what a limit allows.
-    pub(super) fn low(&mut self, limit: Limit) {
-        match self.spec.when_low {
-            Low::Answer => self.state.wrap = self.state.wrap.or(Some(limit)),
-            Low::Switch => self.state.cheap = true,
-        }
-    }
-
-    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer: of the cheap
-    /// model, without a question on the side, without tools.
-    pub(super) fn refused(&mut self, waiting: &Waiting, limit: Limit, step: &mut MachineOutput) {
-        let is_last = *waiting == Waiting::Reply && !self.state.offered;
-        let switches = self.spec.when_low == Low::Switch && !self.state.cheap;
-        match limit {
-            Limit::Money if switches => self.state.cheap = true,
-            Limit::Tokens | Limit::Money if !is_last => self.state.wrap = self.state.wrap.or(Some(limit)),
-            _ => return self.stop(Status::Partial(limit), step),
-        }
-        self.act(step);
-    }
-
-    pub(super) fn closing(&self) -> Option<Closing> {
-        let last = self.state.stats.turns >= self.spec.max_turns;
-        let limit = self.state.wrap.or(last.then_some(Limit::Turns));
-        limit.map(Closing::Limit).or(self.state.enough.then_some(Closing::Enough))
-    }
-
-    fn announce(&mut self, closing: Option<Closing>, step: &mut MachineOutput) {
-        let Some(closing) = closing.filter(|_| self.has_tools() && !self.state.announced) else { return };
-        self.state.announced = true;
-        let text = match closing {
-            Closing::Limit(limit) => notes::last_turn(limit),
-            Closing::Enough => notes::ANSWER_NOW.to_owned(),
-        };
-        self.note(text, step);
-    }
-
-    pub(super) fn reply(&mut self, response: Response, step: &mut MachineOutput) {
+    pub(super) fn reply(&mut self, turn: Turn, response: Response, step: &mut MachineOutput) {
+        self.state.conversation.learn(&response);
+        self.state.tally.finish = Some(response.finish.clone());
         let message = from_model(response.message);
-        if !message.thinking().is_empty() {
-            self.state.stats.reasoning_steps = self.state.stats.reasoning_steps.saturating_add(1);
-        }
+        let steps = &mut self.state.tally.stats.reasoning_steps;
+        *steps = steps.saturating_add(u64::from(!message.thinking().is_empty()));
         let called = message.calls().next().is_some();
         if response.finish == Finish::Paused && !called {
-            return self.paused(message, step);
+            return self.paused(turn, message, step);
         }
-        if response.finish == Finish::Length && self.ask_for_cut_reply(&message, response.usage.output, step)
+        if response.finish == Finish::Length
+            && self.ask_for_cut_reply(turn, &message, response.usage.output, step)
         {
             return;
         }
-        let shows = self.state.rules > 0 && has_media(&message);
-        let silent = message.text().trim().is_empty() && !shows && self.paused_text().trim().is_empty();
-        if !silent || (called && self.state.offered) {
-            self.state.empty_replies = 0;
+        let said_before = self.state.conversation.text_of_last(turn.paused);
+        let shows = self.state.task.rules > 0 && has_media(&message);
+        let silent = message.text().trim().is_empty() && !shows && said_before.trim().is_empty();
+        if !silent || (called && turn.offered) {
+            self.state.corrections.empty_replies = 0;
         }
         match (called, silent) {
-            (true, _) if self.state.offered => self.calls(message, &response.guarded, step),
+            (true, _) if turn.offered => self.calls(message, &response.guarded, step),
             (true, _) => self.calls_withheld(message, &response.guarded, step),
             (false, true) if response.finish == Finish::ContentFilter => {
                 let error =
@@ -128,33 +80,25 @@ impl AgentMachine {
                 self.stop(Status::Failed(Failure::Model(error)), step);
             }
             (false, true) => self.empty_reply(step),
-            (false, false) => self.answer(message, step),
+            (false, false) => self.answer(turn, message, step),
         }
     }
 
     /// The provider interrupted its turn: it is sent what it said so far and nothing behind it, and goes on.
-    fn paused(&mut self, message: Arc<Message>, step: &mut MachineOutput) {
+    fn paused(&mut self, mut turn: Turn, message: Arc<Message>, step: &mut MachineOutput) {
         self.add(message);
-        self.state.paused = self.state.paused.saturating_add(1);
-        if self.state.paused > PAUSES {
-            let what = format!("its provider interrupted the turn {} times in a row", self.state.paused);
+        turn.paused = turn.paused.saturating_add(1);
+        if turn.paused > PAUSES {
+            let what = format!("its provider interrupted the turn {} times in a row", turn.paused);
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         }
-        self.ask(step);
-    }
-
-    /// What was said in the turn before its provider interrupted it.
-    pub(super) fn paused_text(&self) -> String {
-        let messages = self.state.history.messages();
-        let count = usize::try_from(self.state.paused).unwrap_or(usize::MAX);
-        let paused = messages.iter().skip(messages.len().saturating_sub(count));
-        paused.filter(|message| message.role == Role::Assistant).map(|message| message.text()).collect()
+        self.ask(Question::Reply(turn), step);
     }
 
     fn empty_reply(&mut self, step: &mut MachineOutput) {
-        self.state.empty_replies = self.state.empty_replies.saturating_add(1);
-        if self.state.empty_replies > EMPTY_REPLIES {
-            let what = format!("it was empty {} times", self.state.empty_replies);
+        self.state.corrections.empty_replies = self.state.corrections.empty_replies.saturating_add(1);
+        if self.state.corrections.empty_replies > EMPTY_REPLIES {
+            let what = format!("it was empty {} times", self.state.corrections.empty_replies);
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         }
         self.make_smaller();
@@ -167,7 +111,7 @@ impl AgentMachine {
         let mut text = message.text().into_owned();
         let mut signalled = false;
         let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
-        if let Ok(mut exchange) = self.state.history.open(message) {
+        if let Ok(mut exchange) = self.state.conversation.history.open(message) {
             block(&mut exchange, guarded);
             if let Some(answer) = self.take_answer(&mut exchange) {
                 text = answer;
@@ -179,12 +123,12 @@ impl AgentMachine {
             Some(Closing::Limit(limit)) if self.has_tools() => Status::BestEffort(limit),
             _ => Status::Complete,
         };
-        if !self.state.said.is_empty() && self.closing().is_none() {
+        if self.has_more_to_hear() {
             return self.act(step);
         }
         match (text.trim(), status) {
             (_, status) if signalled => self.end(status, text, None, step),
-            ("", Status::BestEffort(limit)) if self.state.rules > 0 => self.no_words(limit, step),
+            ("", Status::BestEffort(limit)) if self.state.task.rules > 0 => self.no_words(limit, step),
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),
             (_, status) => self.check_answer(&text, status, step),
@@ -194,42 +138,27 @@ impl AgentMachine {
     /// The model calls a tool on its last turn and says nothing: it is asked once more, in plain words, and then what
     /// there is has to do. A run that has neither words nor results has no answer.
     fn no_words(&mut self, limit: Limit, step: &mut MachineOutput) {
-        self.state.empty_replies = self.state.empty_replies.saturating_add(1);
-        if self.state.empty_replies == 1 {
+        self.state.corrections.empty_replies = self.state.corrections.empty_replies.saturating_add(1);
+        if self.state.corrections.empty_replies == 1 {
             self.note(notes::IN_WORDS.to_owned(), step);
             return self.act(step);
         }
-        let words = self.last_words();
-        let found = if words.is_empty() { self.last_results() } else { words };
+        let words = self.state.conversation.last_words();
+        let found = if words.is_empty() { self.state.conversation.last_results() } else { words };
         match found.is_empty() {
             true => self.stop(Status::Partial(limit), step),
             false => self.check_answer(&found, Status::BestEffort(limit), step),
         }
     }
 
-    /// What the last tools returned that returned something in this run, in words that say so.
-    fn last_results(&self) -> String {
-        let own = self.state.history.messages().get(self.task()..).unwrap_or_default();
-        let found = |message: &Arc<Message>| {
-            let results = message.results().filter(|result| !result.is_error());
-            let texts: Vec<String> = results
-                .take(SHOWN_RESULTS)
-                .map(|result| notes::one_result(&result.name, &result.text()))
-                .collect();
-            (!texts.is_empty()).then(|| notes::only_results(&texts))
-        };
-        own.iter().rev().find_map(found).unwrap_or_default()
-    }
-
     fn calls(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut MachineOutput) {
-        let Ok(mut exchange) = self.state.history.open(message) else {
+        let Ok(mut exchange) = self.state.conversation.history.open(message) else {
             let what = "its calls cannot be told apart".to_owned();
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         };
         let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
         let blocked = block(&mut exchange, guarded);
-        self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(blocked);
-        self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(blocked);
+        self.state.tally.count_calls(blocked, blocked);
         if let Some(text) = self.take_answer(&mut exchange) {
             return self.finish(exchange, &text, step);
         }
@@ -242,12 +171,14 @@ impl AgentMachine {
                 format!("at most {allowed} tools can be called in one turn; this call was left out");
             let error = ToolError::new(ToolErrorKind::Denied, message);
             let _ = exchange.answer(ToolResult::new(call, Err(error)));
-            self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
+            self.state.tally.count_calls(0, 1);
         }
         let nothing_left = exchange.is_complete();
-        self.state.exchange = Some(exchange);
+        self.state.phase = Phase::Calling(Calls::new(exchange));
         // A call may be answered at once, and with the last one the next turn begins.
-        self.state.enough |= self.spec.single_tool;
+        if self.spec.single_tool {
+            self.state.budget.enough();
+        }
         if nothing_left {
             return self.observe(step);
         }
@@ -255,7 +186,7 @@ impl AgentMachine {
             return self.answer_again(result, step);
         }
         for call in calls.into_iter().take(allowed) {
-            self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
+            self.state.tally.count_calls(1, 0);
             self.call(call, false, step);
         }
     }
@@ -263,10 +194,10 @@ impl AgentMachine {
     /// The result of the only call, if a model that needs help makes the same one for the third time in a row.
     fn known_result(&self, calls: &[ToolCall]) -> Option<ToolResult> {
         let [call] = calls else { return None };
-        if self.state.rules < 2 || !call.is_from_text() {
+        if self.state.task.rules < 2 || !call.is_from_text() {
             return None;
         }
-        let own = self.state.history.messages().get(self.task()..).unwrap_or_default();
+        let own = self.state.conversation.own();
         let mut earlier = own.iter().rev().filter(|message| message.role == Role::Tool);
         let mut made = own.iter().rev().filter(|message| message.calls().next().is_some());
         let same = |message: &Arc<Message>| {
@@ -283,7 +214,7 @@ impl AgentMachine {
 
     /// Answers a call with what is known, and has the model answer.
     fn answer_again(&mut self, result: ToolResult, step: &mut MachineOutput) {
-        self.state.enough = true;
+        self.state.budget.enough();
         self.answered(result, step);
     }
 
@@ -302,9 +233,9 @@ impl AgentMachine {
 
     /// The model says by a call that it is done.
     fn finish(&mut self, exchange: Exchange, text: &str, step: &mut MachineOutput) {
-        self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
+        self.state.tally.count_calls(1, 0);
         self.close(exchange, &ToolError::failed("the call was not answered"));
-        if !self.state.said.is_empty() && self.closing().is_none() {
+        if self.has_more_to_hear() {
             return self.act(step);
         }
         self.check_answer(text, Status::Complete, step);
@@ -317,14 +248,14 @@ impl AgentMachine {
             Ok(question) => {
                 let waiting = Waiting::Answer(call.id.clone());
                 let ask = |effect| Effect::Ask(Ask::new(run, effect, call, question).for_answer());
-                self.want(waiting, ask, step);
+                self.want_for_call(waiting, ask, step);
             }
             Err(error) => self.answered(ToolResult::new(&call, Err(error)), step),
         }
     }
 
     /// What the user said to a question.
-    pub(super) fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
+    fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
         let Some(call) = self.open_call(id) else { return };
         let outcome = match decision {
             Decision::Answer { text } => Ok(ToolOutput::text(text)),
@@ -357,40 +288,88 @@ impl AgentMachine {
         }
         if self.spec.delegates.contains(&call.name) {
             let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
-            return self.want(Waiting::Child(id), |_| Effect::Child(child), step);
+            return self.want_for_call(Waiting::Child(id), |_| Effect::Child(child), step);
         }
         let run = if approved { ToolRun::approved(call) } else { ToolRun::new(call) };
-        self.want(Waiting::Tool(id), |_| Effect::Tool(run), step);
+        self.want_for_call(Waiting::Tool(id), |_| Effect::Tool(run), step);
+    }
+
+    /// Something came of a call.
+    pub(super) fn call_came(
+        &mut self,
+        effect: EffectId,
+        waiting: Waiting,
+        outcome: Outcome,
+        step: &mut MachineOutput,
+    ) {
+        use Waiting::{Answer, Child, Decision, Tool, Wait};
+        let (call, kind, message) = match (waiting, outcome) {
+            (Tool(_), Outcome::Tool(result)) => return self.answered(result, step),
+            (Decision(call), Outcome::Decision(decision)) => return self.decided(&call, decision, step),
+            (Answer(call), Outcome::Decision(decision)) => return self.user_answered(&call, decision, step),
+            (Wait(call), Outcome::Woken) => return self.woken(&call, step),
+            (Child(call), Outcome::Child(ending)) => return self.child_ended(&call, *ending, step),
+            (Tool(call) | Child(call) | Wait(call), Outcome::NeedsApproval { reason }) => {
+                return self.ask_leave(&call, reason, step);
+            }
+            (Tool(call) | Child(call) | Wait(call), Outcome::Denied { reason }) => {
+                (call, ToolErrorKind::Denied, format!("this call is not allowed: {reason}"))
+            }
+            (Tool(call) | Child(call), Outcome::Refused(limit)) => {
+                let message = format!("the limit on {limit} is reached: answer from what you know");
+                (call, ToolErrorKind::Denied, message)
+            }
+            (Tool(call) | Child(call), Outcome::Unknown) => {
+                (call, ToolErrorKind::Unknown, UNKNOWN.to_owned())
+            }
+            _ => return self.odd_outcome(effect, step),
+        };
+        if let Some(call) = self.open_call(&call) {
+            self.answered(ToolResult::new(&call, Err(ToolError::new(kind, message))), step);
+        }
+    }
+
+    fn want_for_call(
+        &mut self,
+        waiting: Waiting,
+        effect: impl FnOnce(EffectId) -> Effect,
+        step: &mut MachineOutput,
+    ) {
+        let id = self.next_effect();
+        if let Phase::Calling(calls) = &mut self.state.phase {
+            calls.waiting.insert(id, waiting);
+            step.want(id, effect(id));
+        }
     }
 
     fn wait(&mut self, call: &ToolCall, longest: Duration, approved: bool, step: &mut MachineOutput) {
         match wait::time(&call.args, longest) {
             Ok(time) => {
                 let wait = Wait::new(time).for_call(call.id.clone()).with_approved(approved);
-                self.want(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
+                self.want_for_call(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
             }
             Err(error) => self.answered(ToolResult::new(call, Err(error)), step),
         }
     }
 
-    pub(super) fn woken(&mut self, id: &CallId, step: &mut MachineOutput) {
+    fn woken(&mut self, id: &CallId, step: &mut MachineOutput) {
         if let Some(call) = self.open_call(id) {
             let output = ToolOutput::text("the time has passed");
             self.answered(ToolResult::new(&call, Ok(output)), step);
         }
     }
 
-    pub(super) fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut MachineOutput) {
+    fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut MachineOutput) {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else { return };
         let waiting = Waiting::Decision(call.id.clone());
-        self.want(waiting, |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
+        self.want_for_call(waiting, |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
     }
 
     fn open_call(&self, id: &CallId) -> Option<ToolCall> {
-        self.state.exchange.as_ref()?.call(id).cloned()
+        self.state.phase.exchange()?.call(id).cloned()
     }
 
-    pub(super) fn decided(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
+    fn decided(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
         let Some(mut call) = self.open_call(id) else { return };
         match decision {
             Decision::Deny { reason } => {
@@ -398,7 +377,9 @@ impl AgentMachine {
                 self.answered(ToolResult::new(&call, Err(error)), step);
             }
             Decision::Edit { args } => {
-                self.state.edited.insert(id.clone(), args.clone());
+                if let Phase::Calling(calls) = &mut self.state.phase {
+                    calls.edited.insert(id.clone(), args.clone());
+                }
                 call.args = args;
                 call.raw = None;
                 self.call(call, true, step);
@@ -414,8 +395,8 @@ impl AgentMachine {
         }
     }
 
-    pub(super) fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut MachineOutput) {
-        self.state.usage += ending.usage;
+    fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut MachineOutput) {
+        self.state.tally.usage += ending.usage;
         let Some(call) = self.open_call(id) else { return };
         let outcome = match ending.status {
             Status::Complete | Status::BestEffort(_) => {
@@ -431,12 +412,6 @@ impl AgentMachine {
             }
         };
         self.answered(ToolResult::new(&call, outcome), step);
-    }
-
-    pub(super) fn call_failed(&mut self, id: &CallId, error: ToolError, step: &mut MachineOutput) {
-        if let Some(call) = self.open_call(id) {
-            self.answered(ToolResult::new(&call, Err(error)), step);
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use levity_core::{MachineOutput, Message, Role};
 use crate::notes;
 
 use super::AgentMachine;
+use super::phase::{Question, Turn};
 
 /// The limit on a reply is raised this many times over, up to [`HIGHEST`] tokens.
 const RAISE: u64 = 4;
@@ -21,19 +22,20 @@ impl AgentMachine {
     /// smaller request when the model's window was full. Returns whether it asked.
     pub(super) fn ask_for_cut_reply(
         &mut self,
+        turn: Turn,
         message: &Message,
         length: Option<u64>,
         step: &mut MachineOutput,
     ) -> bool {
-        if self.state.rules < 3 {
+        if self.state.task.rules < 3 {
             return false;
         }
         let limit = self.max_reply();
-        let cut_call = self.state.offered && message.calls().any(|call| call.raw.is_some());
+        let cut_call = turn.offered && message.calls().any(|call| call.raw.is_some());
         match limit {
-            Some(limit) if cut_call && self.state.max_reply.is_none() && limit < HIGHEST => {
+            Some(limit) if cut_call && self.state.corrections.max_reply.is_none() && limit < HIGHEST => {
                 let raised = limit.saturating_mul(RAISE).min(HIGHEST);
-                self.state.max_reply = Some(raised);
+                self.state.corrections.max_reply = Some(raised);
                 self.note(notes::cut_call(limit, raised), step);
             }
             limit => {
@@ -45,33 +47,29 @@ impl AgentMachine {
                 self.note(notes::CUT.to_owned(), step);
             }
         }
-        self.ask(step);
+        self.ask(Question::Reply(turn), step);
         true
     }
 
     /// The limit on the tokens of a reply.
     pub(super) fn max_reply(&self) -> Option<u64> {
-        self.state.max_reply.or(self.spec.options.max_tokens)
+        self.state.corrections.max_reply.or(self.spec.options.max_tokens)
     }
 
     /// Makes requests smaller from now on, if nobody knows how much the model has room for and there are results to shorten.
     /// This happens once in a run.
     pub(super) fn make_smaller(&mut self) -> bool {
-        let sent = self.sent_tokens();
-        let has_results = self.state.history.messages().iter().any(|message| message.role == Role::Tool);
-        if self.state.rules < 3 || sent < SMALL || !has_results {
+        let conversation = &mut self.state.conversation;
+        let sent = conversation.sent_tokens();
+        let has_results = conversation.history.messages().iter().any(|message| message.role == Role::Tool);
+        if self.state.task.rules < 3 || sent < SMALL || !has_results {
             return false;
         }
-        let shown = &mut self.state.shown;
-        match shown.window.take() {
-            Some(window) if window.max_tokens().is_none() => {
-                shown.window = Some(window.tokens(sent / 4 * 3));
-                true
-            }
-            window => {
-                shown.window = window;
-                false
-            }
+        let window = &mut conversation.shown.window;
+        let is_unknown = window.as_ref().is_some_and(|window| window.max_tokens().is_none());
+        if is_unknown {
+            *window = window.take().map(|window| window.tokens(sent / 4 * 3));
         }
+        is_unknown
     }
 }

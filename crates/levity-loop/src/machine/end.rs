@@ -2,25 +2,26 @@
 
 use std::sync::Arc;
 
-use levity_core::{Ending, Failure, MachineOutput, Message, Phase, Status, ToolError, ToolErrorKind};
+use levity_core::{
+    Ending, EventKind, Failure, MachineOutput, Message, Phase as Told, Status, ToolError, ToolErrorKind,
+};
 use serde_json::Value;
 
 use crate::notes;
 
-use super::{AgentMachine, Closing, Waiting};
+use super::AgentMachine;
+use super::budget::Closing;
+use super::phase::{Phase, Turn};
 
 impl AgentMachine {
-    pub(super) fn answer(&mut self, message: Arc<Message>, step: &mut MachineOutput) {
-        let text = self.paused_text() + &message.text();
-        self.state.paused = 0;
+    pub(super) fn answer(&mut self, turn: Turn, message: Arc<Message>, step: &mut MachineOutput) {
+        let text = self.state.conversation.text_of_last(turn.paused) + &message.text();
         self.add(message);
-        if !self.state.said.is_empty() && self.closing().is_none() {
+        if self.has_more_to_hear() {
             return self.act(step);
         }
         let status = match self.closing() {
-            Some(Closing::Limit(limit)) if self.has_tools() && !self.state.offered => {
-                Status::BestEffort(limit)
-            }
+            Some(Closing::Limit(limit)) if self.has_tools() && !turn.offered => Status::BestEffort(limit),
             _ => Status::Complete,
         };
         self.check_answer(&text, status, step);
@@ -32,8 +33,8 @@ impl AgentMachine {
         };
         match output.check(text) {
             Ok(value) => self.end(status, text.to_owned(), Some(value), step),
-            Err(complaint) if self.state.wrong_answers < self.spec.output_retries => {
-                self.state.wrong_answers = self.state.wrong_answers.saturating_add(1);
+            Err(complaint) if self.state.corrections.wrong_answers < self.spec.output_retries => {
+                self.state.corrections.wrong_answers = self.state.corrections.wrong_answers.saturating_add(1);
                 self.note(notes::wrong_shape(&complaint), step);
                 self.act(step);
             }
@@ -49,35 +50,31 @@ impl AgentMachine {
 
     /// Ends without an answer and without waiting for what is being saved.
     pub(super) fn stop_now(&mut self, status: Status, step: &mut MachineOutput) {
-        let ending = match self.state.leaving.take() {
-            // There is an end already.
-            Some(ending) => *ending,
-            None => {
-                let text = self.close_open();
-                self.conclude(status, text, None, step)
-            }
-        };
-        self.state.waiting.clear();
+        // There may be an end already.
+        let ending = self.state.phase.take_ending().unwrap_or_else(|| {
+            let text = self.close_open();
+            Box::new(self.conclude(status, text, None, step))
+        });
         self.has_ended(ending);
     }
 
     /// Nothing more comes.
-    pub(super) fn has_ended(&mut self, mut ending: Ending) {
-        if self.state.tells_said {
-            ending.said = self.said_between(self.task(), self.state.history.len(), |_| true);
+    pub(super) fn has_ended(&mut self, mut ending: Box<Ending>) {
+        if self.state.task.tells_said {
+            ending.said = self.state.conversation.own_said();
         }
-        ending.talk = self.talk_end().map(Box::new);
-        self.state.ending = Some(ending);
+        ending.talk = self.state.conversation.talk_end().map(Box::new);
+        self.state.phase = Phase::Ended(ending);
     }
 
     /// Closes what is open, and returns the last words.
     fn close_open(&mut self) -> String {
-        if let Some(exchange) = self.state.exchange.take() {
+        if let Some(exchange) = self.state.phase.take_exchange() {
             let message = "the run ended before the call was answered; it may have taken effect in part";
             let error = ToolError::new(ToolErrorKind::Cancelled, message);
             self.close(exchange, &error);
         }
-        self.last_words()
+        self.state.conversation.last_words()
     }
 
     pub(super) fn end(
@@ -99,16 +96,10 @@ impl AgentMachine {
         step: &mut MachineOutput,
     ) -> Ending {
         // What came too late to be taken in is kept for whoever goes on from here.
-        for message in std::mem::take(&mut self.state.said) {
-            self.add(message);
-        }
-        self.enter(Phase::End, step);
-        self.state.waiting.retain(|_, waiting| *waiting == Waiting::Save);
-        let mut ending = Ending::new(status);
-        (ending.text, ending.value) = (text, value);
-        ending.finish = self.state.finish.clone();
-        (ending.usage, ending.stats) = (self.state.usage, self.state.stats);
-        ending.signals = self.signals().to_vec();
+        self.state.conversation.take_in_said(self.spec.reader);
+        step.tell(EventKind::Phase(Told::End));
+        let mut ending = self.state.tally.ending(status, text);
+        (ending.value, ending.finish) = (value, self.state.tally.finish.clone());
         ending
     }
 }

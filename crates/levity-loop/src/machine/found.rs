@@ -3,43 +3,54 @@
 use std::sync::Arc;
 
 use levity_core::{Message, ToolErrorKind, ToolResult};
+use serde::{Deserialize, Serialize};
 
-use super::AgentMachine;
+use crate::spec::AgentSpec;
 
 /// How many tools are kept in mind; what is found beyond that can be called and is not offered.
 const MOST: usize = 256;
 /// No name of a tool is longer.
 const LONGEST: usize = 64;
 
-impl AgentMachine {
-    /// Notes the tools that the history names from a place on. So what is known depends on the history alone, and
-    /// on all of it, whatever the model is shown of it.
-    pub(super) fn look(&mut self, from: usize) {
-        let Some(finder) = self.spec.finder else { return };
-        let found = &self.state.found;
+/// The tools that a run has beyond those that it begins with.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct KnownTools {
+    /// Whether there are earlier results to read, so that the tool for it is offered.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) reads: bool,
+    /// The tools that the conversation has found or called, in that order.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub(super) found: Arc<[Arc<str>]>,
+}
+
+impl KnownTools {
+    /// Notes the tools that messages name. So what is known depends on the history alone, and on all of it, whatever the
+    /// model is shown of it.
+    pub(super) fn look(&mut self, messages: &[Arc<Message>], spec: &AgentSpec) {
+        let Some(finder) = spec.finder else { return };
         let mut new: Vec<Arc<str>> = Vec::new();
-        let messages = self.state.history.messages().get(from..).unwrap_or_default();
         for name in messages.iter().flat_map(|message| names(message, finder)) {
-            let known = found.iter().chain(&new).any(|known| **known == *name);
-            if !known && name.len() <= LONGEST && found.len() + new.len() < MOST {
+            let known = self.found.iter().chain(&new).any(|known| **known == *name);
+            if !known && name.len() <= LONGEST && self.found.len() + new.len() < MOST {
                 new.push(name.into());
             }
         }
-        self.add_found(new);
+        self.add(new);
     }
 
     /// There is something to read from now on. The tool for it keeps its place among those that are found.
-    pub(super) fn may_read(&mut self) {
-        let is_new = !self.state.reads;
-        self.state.reads = true;
-        if is_new && self.spec.finder.is_some() {
-            self.add_found(vec![self.spec.reader.into()]);
+    pub(super) fn may_read(&mut self, spec: &AgentSpec) {
+        let is_new = !self.reads;
+        self.reads = true;
+        if is_new && spec.finder.is_some() {
+            self.add(vec![spec.reader.into()]);
         }
     }
 
-    fn add_found(&mut self, new: Vec<Arc<str>>) {
+    fn add(&mut self, new: Vec<Arc<str>>) {
         if !new.is_empty() {
-            self.state.found = self.state.found.iter().cloned().chain(new).collect();
+            self.found = self.found.iter().cloned().chain(new).collect();
         }
     }
 }

@@ -1,30 +1,29 @@
 //! Observe and reflect: what the tools answered, and what to make of it.
 
-use levity_core::{Content, Digest, MachineOutput, Phase, ToolCall, ToolError, ToolResult};
+use levity_core::{Content, EventKind, MachineOutput, Phase as Told, ToolCall, ToolError, ToolResult};
 use serde_json::Value;
 
 use crate::notes;
 use crate::strategy::{Reflection, TurnSummary};
 
-use super::{AgentMachine, Failed, Waiting};
+use super::AgentMachine;
+use super::phase::{Phase, Question};
 
 impl AgentMachine {
     pub(super) fn answered(&mut self, mut result: ToolResult, step: &mut MachineOutput) {
-        if let Some(args) = self.state.edited.remove(&result.call) {
+        let Phase::Calling(calls) = &mut self.state.phase else { return };
+        if let Some(args) = calls.edited.remove(&result.call) {
             tell_edited(&mut result, &args);
         }
         // It was told, and is not part of what was said.
         result.guarded = Vec::new();
-        if result.is_error() {
-            self.state.stats.failed_calls = self.state.stats.failed_calls.saturating_add(1);
-        }
-        let Some(exchange) = &mut self.state.exchange else { return };
+        self.state.tally.count_calls(0, u64::from(result.is_error()));
         let is_long = result.whole.is_some();
         // A second answer to a call is of no use.
-        let _ = exchange.answer(result);
-        let is_complete = exchange.is_complete();
+        let _ = calls.exchange.answer(result);
+        let is_complete = calls.exchange.is_complete();
         if is_long {
-            self.may_read();
+            self.state.tools.may_read(&self.spec);
             self.bound_kept();
         }
         if is_complete {
@@ -33,60 +32,46 @@ impl AgentMachine {
     }
 
     pub(super) fn observe(&mut self, step: &mut MachineOutput) {
-        let Some(exchange) = self.state.exchange.take() else { return };
-        self.enter(Phase::Observe, step);
+        let Some(exchange) = self.state.phase.take_exchange() else { return };
+        step.tell(EventKind::Phase(Told::Observe));
         let reply = exchange.reply().clone();
         self.close(exchange, &ToolError::failed("the call was not answered"));
-        self.enter(Phase::Reflect, step);
-        let answer = self.state.history.messages().last().cloned();
+        step.tell(EventKind::Phase(Told::Reflect));
+        let answer = self.state.conversation.history.messages().last().cloned();
         let results = answer.iter().flat_map(|answer| answer.results());
         let calls: Vec<(&ToolCall, &ToolResult)> = reply.calls().zip(results).collect();
         for (call, result) in &calls {
-            if let Some(times) = self.repeated_failure(call, result) {
+            if let Some(times) = self.state.corrections.repeated_failure(call, result) {
                 self.note(notes::repeated(&call.name, times), step);
             }
         }
         if calls.iter().all(|(_, result)| result.is_error()) {
             self.note(notes::ALL_FAILED.to_owned(), step);
         }
-        let goal = self.state.goal.clone();
+        let task = &self.state.task;
         let turn = TurnSummary {
-            number: self.state.stats.turns,
-            goal: &goal,
-            plan: &self.state.plan,
+            number: self.state.tally.stats.turns,
+            goal: &task.goal,
+            plan: &task.plan,
             calls: &calls,
         };
         match self.spec.reflector.reflect(&turn) {
-            Reflection::GoOn => self.act(step),
-            Reflection::Note(text) => {
-                self.note(text, step);
-                self.act(step);
-            }
-            Reflection::Finish => {
-                self.state.enough = true;
-                self.act(step);
-            }
+            Reflection::GoOn => {}
+            Reflection::Note(text) => self.note(text, step),
+            Reflection::Finish => self.state.budget.enough(),
             // A call that is the last one left belongs to the answer.
-            Reflection::Ask(_) if self.state.wrap.is_some() => self.act(step),
-            Reflection::Ask(prompt) => self.consult(Waiting::Reflection, "reflector", prompt, step),
+            Reflection::Ask(_) if self.state.budget.is_low() => {}
+            Reflection::Ask(prompt) => return self.ask(Question::Reflection(prompt), step),
         }
+        self.act(step);
     }
 
-    /// How often this call has failed like this in a row, once it is more than once.
-    fn repeated_failure(&mut self, call: &ToolCall, result: &ToolResult) -> Option<u32> {
-        if !result.is_error() && self.state.failures.is_empty() {
-            return None;
+    /// A model has looked back at the turn.
+    pub(super) fn reflected(&mut self, text: &str, step: &mut MachineOutput) {
+        if !text.trim().is_empty() {
+            self.note(notes::reflection(text), step);
         }
-        let key = Digest::of(&call.name).with_json(&call.args).with_json(&call.raw).to_string();
-        if !result.is_error() {
-            self.state.failures.remove(&key);
-            return None;
-        }
-        let how = Digest::of(&result.text());
-        let failed = self.state.failures.entry(key).or_insert(Failed { how, times: 0 });
-        let times = if failed.how == how { failed.times.saturating_add(1) } else { 1 };
-        *failed = Failed { how, times };
-        (times > 1).then_some(times)
+        self.act(step);
     }
 }
 

@@ -7,16 +7,17 @@ use levity_core::{CallId, Exchange, MachineOutput, ToolCall, ToolError, ToolOutp
 use crate::reads::{MOST_KEPT, OWN, Wanted};
 
 use super::AgentMachine;
+use super::phase::Phase;
 
 impl AgentMachine {
     /// Whether a call reads an earlier result. The tool is the loop's only once it is offered.
     pub(super) fn reads(&self, call: &ToolCall) -> bool {
-        self.state.reads && (call.name == self.spec.reader || call.name == OWN)
+        self.state.tools.reads && (call.name == self.spec.reader || call.name == OWN)
     }
 
     /// Whether there is anything that the model can call.
     pub(super) fn has_tools(&self) -> bool {
-        self.spec.has_tools || self.state.reads
+        self.spec.has_tools || self.state.tools.reads
     }
 
     pub(super) fn read(&mut self, call: &ToolCall, step: &mut MachineOutput) {
@@ -26,7 +27,7 @@ impl AgentMachine {
 
     fn piece(&self, wanted: &Wanted) -> Result<ToolOutput, ToolError> {
         let Some(result) = self.result(&wanted.id) else {
-            let is_open = self.state.exchange.as_ref().is_some_and(|open| open.call(&wanted.id).is_some());
+            let is_open = self.state.phase.exchange().is_some_and(|open| open.call(&wanted.id).is_some());
             return Err(if is_open { wanted.too_early() } else { wanted.unknown() });
         };
         let text = match &result.whole {
@@ -34,26 +35,27 @@ impl AgentMachine {
             Some(whole) => Cow::Borrowed(&**whole),
             None => result.text(),
         };
-        Ok(wanted.piece(&text, self.state.max_piece.unwrap_or(self.spec.max_piece)))
+        Ok(wanted.piece(&text, self.state.task.max_piece.unwrap_or(self.spec.max_piece)))
     }
 
     /// The result of a call, in the open exchange or before it.
     fn result(&self, id: &CallId) -> Option<&ToolResult> {
-        let open = self.state.exchange.as_ref().and_then(|open| open.result(id));
-        open.or_else(|| self.state.history.result(id))
+        let open = self.state.phase.exchange().and_then(|open| open.result(id));
+        open.or_else(|| self.state.conversation.history.result(id))
     }
 
     /// Drops the oldest of what is kept of long results, when it is too much.
     pub(super) fn bound_kept(&mut self) {
-        let open = self.state.exchange.as_ref().map_or(0, Exchange::kept);
-        let before = self.state.history.kept();
-        self.state.history.keep_wholes(MOST_KEPT.saturating_sub(open));
+        let conversation = &mut self.state.conversation;
+        let open = self.state.phase.exchange().map_or(0, Exchange::kept);
+        let before = conversation.history.kept();
+        conversation.history.keep_wholes(MOST_KEPT.saturating_sub(open));
         // What is sent shares its messages with the history, and follows from it.
-        if self.state.history.kept() < before {
-            self.show_summary();
+        if conversation.history.kept() < before {
+            conversation.show_summary(self.spec.reader);
         }
-        if let Some(exchange) = &mut self.state.exchange {
-            exchange.keep_wholes(MOST_KEPT);
+        if let Phase::Calling(calls) = &mut self.state.phase {
+            calls.exchange.keep_wholes(MOST_KEPT);
         }
     }
 }

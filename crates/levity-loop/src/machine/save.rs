@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use levity_core::{
-    ConversationChange, ConversationId, Effect, Ending, Failure, MachineOutput, MemoryError, Save, Status,
-    Summary, TalkEnd,
+    ConversationChange, ConversationId, Effect, EffectId, Ending, Failure, MachineOutput, MemoryError,
+    MemoryErrorKind, Outcome, Save, Status, Summary, TalkEnd,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{AgentMachine, Waiting};
+use super::AgentMachine;
+use super::conversation::Conversation;
+use super::phase::Phase;
 
 /// How often a last save is tried again.
 const LAST_TRIES: u32 = 2;
@@ -40,7 +42,8 @@ struct Saving {
     save: Save,
     /// How much of the history is saved with it.
     to: usize,
-    under_way: bool,
+    /// The effect by which it is made, while that is under way.
+    effect: Option<EffectId>,
 }
 
 impl Talk {
@@ -71,88 +74,93 @@ impl Talk {
     }
 }
 
-impl AgentMachine {
-    /// The conversation it is part of, by its id.
-    pub(crate) fn conversation(&self) -> Option<&ConversationId> {
-        self.talk().map(Talk::id)
-    }
-
-    /// The conversation it is part of.
-    pub(crate) fn talk(&self) -> Option<&Talk> {
-        self.state.talk.as_deref()
-    }
-
-    /// How it leaves its conversation.
+impl Conversation {
+    /// How a run leaves it.
     pub(super) fn talk_end(&self) -> Option<TalkEnd> {
-        let mut end = TalkEnd::new(self.conversation()?.clone(), self.session());
+        let mut end = TalkEnd::new(self.talk.as_ref()?.id.clone(), self.session());
         end.unsaved = self.unsaved();
         Some(end)
     }
 
-    /// What the conversation is about, in a few words.
+    /// What it is about, in a few words.
     pub(super) fn session(&self) -> String {
-        let shown = &self.state.shown;
-        let recent = self.said_between(shown.view.start(), self.state.history.len(), |_| true);
-        let window = shown.window.clone().unwrap_or_default();
-        window.digest(shown.view.summary().map(|summary| &**summary), &recent)
+        let recent = self.said_between(self.shown.view.start(), self.history.len(), |_| true);
+        let window = self.shown.window.clone().unwrap_or_default();
+        window.digest(self.shown.view.summary().map(|summary| &**summary), &recent)
     }
 
     /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
     pub(super) fn unsaved(&self) -> Vec<Save> {
-        let Some(talk) = self.state.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };
-        let all = self.state.history.len();
-        let mut saves = Vec::new();
+        let Some(talk) = self.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };
         let from = talk.saving.as_ref().map_or(talk.saved, |saving| saving.to);
-        saves.extend(talk.saving.as_ref().map(|saving| saving.save.clone()));
-        saves.extend(self.change(talk, from, all));
-        saves
+        let saving = talk.saving.as_ref().map(|saving| saving.save.clone());
+        saving.into_iter().chain(self.change(talk, from, self.history.len())).collect()
     }
 
     /// What was said between two places of the history, and the summary.
     fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
         let new = self.said_between(from, to, |_| true);
-        let mut change = ConversationChange::at(talk.position(from, &self.state.notes)).with_messages(new);
+        let mut change = ConversationChange::at(talk.position(from, &self.notes)).with_messages(new);
         change.summary = self.summary(talk).filter(|summary| summary.upto <= change.end());
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }
 
     /// The summary, if it is another than the one that is saved.
     fn summary(&self, talk: &Talk) -> Option<Summary> {
-        let shown = &self.state.shown;
-        let start = shown.view.start();
-        let (text, start) = match &shown.owed {
-            Some(owed) if start.saturating_sub(owed.from) < OWED => (owed.summary.as_ref()?, owed.from),
-            _ => (shown.view.summary()?, start),
+        let view = &self.shown.view;
+        let (text, start) = match &self.shown.owed {
+            Some(owed) if view.start().saturating_sub(owed.from) < OWED => {
+                (owed.summary.as_ref()?, owed.from)
+            }
+            _ => (view.summary()?, view.start()),
         };
-        let upto = talk.position(start, &self.state.notes);
+        let upto = talk.position(start, &self.notes);
         // Before the first message, it is what the run began with.
         (start > 0 && upto > talk.upto).then(|| Summary::new(text.clone(), upto))
     }
 
+    /// The effect by which something is being saved.
+    pub(super) fn saving(&self) -> Option<EffectId> {
+        self.talk.as_ref()?.saving.as_ref()?.effect
+    }
+
+    /// What is to be saved next, by an effect.
+    fn next_save(&mut self, effect: EffectId) -> Option<Save> {
+        let talk = self.talk.as_ref().filter(|talk| !talk.off)?;
+        let saving = match &talk.saving {
+            Some(Saving { effect: Some(_), .. }) => return None,
+            Some(saving) => Saving { effect: Some(effect), ..saving.clone() },
+            None => {
+                let to = self.history.len();
+                Saving { save: self.change(talk, talk.saved, to)?, to, effect: Some(effect) }
+            }
+        };
+        let save = saving.save.clone();
+        self.talk.as_mut()?.saving = Some(saving);
+        Some(save)
+    }
+}
+
+impl AgentMachine {
+    /// The conversation it is part of, by its id.
+    pub(crate) fn conversation(&self) -> Option<&ConversationId> {
+        self.state.conversation.talk.as_deref().map(Talk::id)
+    }
+
     /// Saves what is new, unless something is being saved: then the next save has it.
     pub(super) fn save(&mut self, step: &mut MachineOutput) {
-        let Some(saving) = self.to_save() else { return };
-        let save = saving.save.clone();
-        if let Some(talk) = &mut self.state.talk {
-            talk.saving = Some(saving);
-        }
-        self.want(Waiting::Save, |_| Effect::Save(save), step);
-    }
-
-    fn to_save(&self) -> Option<Saving> {
-        let talk = self.state.talk.as_ref().filter(|talk| !talk.off)?;
-        match &talk.saving {
-            Some(saving) => (!saving.under_way).then(|| Saving { under_way: true, ..saving.clone() }),
-            None => {
-                let to = self.state.history.len();
-                let save = self.change(talk, talk.saved, to)?;
-                Some(Saving { save, to, under_way: true })
-            }
+        if let Some(save) = self.state.conversation.next_save(self.state.next) {
+            let effect = self.next_effect();
+            step.want(effect, Effect::Save(save));
         }
     }
 
-    pub(super) fn saved(&mut self, done: Result<(), MemoryError>, step: &mut MachineOutput) {
-        let Some(talk) = &mut self.state.talk else { return };
+    pub(super) fn saved(&mut self, outcome: Outcome, step: &mut MachineOutput) {
+        let done = match outcome {
+            Outcome::Saved(done) => done,
+            _ => Err(MemoryError::new(MemoryErrorKind::Io, "nobody knows whether it was saved")),
+        };
+        let Some(talk) = &mut self.state.conversation.talk else { return };
         let Some(mut saving) = talk.saving.take() else { return };
         match done {
             Ok(()) => {
@@ -162,40 +170,44 @@ impl AgentMachine {
             Err(_) if talk.forked => talk.off = true,
             Err(error) if error.is_retryable() && talk.tries < LAST_TRIES => {
                 talk.tries += 1;
-                saving.under_way = false;
+                saving.effect = None;
                 talk.saving = Some(saving);
             }
-            Err(error) => return self.not_saved(error, step),
+            Err(error) => {
+                talk.off = true;
+                return self.not_saved(error, step);
+            }
         }
-        if self.state.leaving.is_some() {
-            self.leave(step);
-        }
+        self.leave(step);
     }
 
     /// The conversation cannot be saved: it went on elsewhere, or the store is broken.
     fn not_saved(&mut self, error: MemoryError, step: &mut MachineOutput) {
-        if let Some(talk) = &mut self.state.talk {
-            talk.off = true;
-        }
         let failed = Status::Failed(Failure::Memory(error));
-        let Some(mut ending) = self.state.leaving.take() else { return self.stop(failed, step) };
+        let Some(mut ending) = self.state.phase.take_ending() else { return self.stop(failed, step) };
         if ending.status.is_answer() {
             ending.status = failed;
         }
-        self.has_ended(*ending);
+        self.has_ended(ending);
     }
 
     /// Ends once all is saved.
     pub(super) fn end_saved(&mut self, ending: Ending, step: &mut MachineOutput) {
-        self.state.leaving = Some(Box::new(ending));
+        self.state.phase = Phase::Leaving(Box::new(ending));
         self.leave(step);
     }
 
+    /// Saves what is left if the run is about to end, and ends it when all is saved.
     fn leave(&mut self, step: &mut MachineOutput) {
+        if !matches!(self.state.phase, Phase::Leaving(_)) {
+            return;
+        }
         self.save(step);
-        let busy = self.state.talk.as_ref().is_some_and(|talk| talk.saving.is_some());
-        if let Some(ending) = self.state.leaving.take_if(|_| !busy) {
-            self.has_ended(*ending);
+        if self.state.conversation.talk.as_ref().is_some_and(|talk| talk.saving.is_some()) {
+            return;
+        }
+        if let Some(ending) = self.state.phase.take_ending() {
+            self.has_ended(ending);
         }
     }
 }

@@ -18,24 +18,19 @@ const MOST_BYTES: usize = 256 << 10;
 /// The signals of a run.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Noted {
-    signals: Vec<Signal>,
+    pub(super) signals: Vec<Signal>,
     /// How many bytes their arguments have.
     bytes: usize,
 }
 
 impl AgentMachine {
-    /// What the model has told whoever runs it.
-    pub(crate) fn signals(&self) -> &[Signal] {
-        self.state.noted.as_ref().map_or(&[], |noted| &noted.signals)
-    }
-
     pub(super) fn is_signal(&self, call: &ToolCall) -> bool {
         self.spec.signals.contains_key(&call.name)
     }
 
     /// Takes in the signal that a run ends with, if that is all that is called for. Returns the words beside it.
     pub(super) fn take_last(&mut self, exchange: &mut Exchange) -> Option<String> {
-        if !self.state.said.is_empty() && self.closing().is_none() {
+        if self.has_more_to_hear() {
             return None;
         }
         let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
@@ -51,7 +46,7 @@ impl AgentMachine {
 
     /// The run ends with a signal.
     pub(super) fn end_with_signal(&mut self, exchange: Exchange, text: String, step: &mut MachineOutput) {
-        self.state.stats.tool_calls = self.state.stats.tool_calls.saturating_add(1);
+        self.state.tally.count_calls(1, 0);
         self.close(exchange, &ToolError::failed("the call was not answered"));
         self.end(Status::Complete, text, None, step);
     }
@@ -76,7 +71,7 @@ impl AgentMachine {
 
     /// Why a signal that ends the run, and with which nothing else is wrong, does not end it.
     fn put_off(&self, call: &ToolCall) -> ToolError {
-        let open = self.state.exchange.as_ref();
+        let open = self.state.phase.exchange();
         let why = match open.and_then(|open| open.reply().calls().nth(1)) {
             Some(_) => asked::not_alone(&call.name),
             None => asked::SPOKEN.to_owned(),
@@ -99,7 +94,7 @@ impl AgentMachine {
 
     fn no_room(&self, name: &str, bytes: usize) -> Option<String> {
         let (count, used) =
-            self.state.noted.as_ref().map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
+            self.state.tally.noted.as_ref().map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
         if count >= MOST {
             return Some(format!(
                 "`{name}` was not taken: a run has room for {MOST} such calls; go on without it"
@@ -111,7 +106,7 @@ impl AgentMachine {
     }
 
     fn note_signal(&mut self, call: &ToolCall, args: Value, bytes: usize) {
-        let noted = self.state.noted.get_or_insert_default();
+        let noted = self.state.tally.noted.get_or_insert_default();
         noted.bytes = noted.bytes.saturating_add(bytes);
         noted.signals.push(Signal::new(&*call.name, args));
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use futures_util::FutureExt;
 use levity_core::{
-    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, ModelErrorKind, Save,
-    ToolCall, ToolOutput, ToolResult,
+    ConversationChange, ConversationId, Effect, Limit, MemoryError, MemoryErrorKind, MemoryStore,
+    ModelErrorKind, RunId, Save, ToolCall, ToolOutput, ToolResult, Usage,
 };
 use levity_memory::{InMemory, Window};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -186,8 +186,8 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
 
 /// What was said in a run, without what was for the run only.
 fn told(machine: &AgentMachine) -> Vec<Arc<Message>> {
-    let all = machine.state.history.messages().iter().enumerate();
-    all.filter(|(at, _)| !machine.state.notes.contains(at)).map(|(_, message)| message.clone()).collect()
+    let conversation = &machine.state.conversation;
+    conversation.said_between(0, conversation.history.len(), |_| true)
 }
 
 proptest! {
@@ -222,13 +222,13 @@ proptest! {
         prop_assert!(!internal, "{:?}", ending.status);
         let also = told(&run.machine).iter().filter(|message| message.text() == "Also this.").count();
         prop_assert_eq!(also, run.said, "what was said is kept");
-        prop_assert!(!run.machine.session().contains(BESIDE), "nobody has said it");
-        for save in run.machine.unsaved() {
+        prop_assert!(!run.machine.state.conversation.session().contains(BESIDE), "nobody has said it");
+        for save in run.machine.state.conversation.unsaved() {
             // What was being saved may be there already, under a newer summary.
             let _ = now(store.save(&save.conversation, &save.change));
         }
         let gave_up = matches!(&ending.status, Status::Failed(Failure::Memory(_)))
-            || run.machine.talk().is_some_and(|talk| talk.off);
+            || run.machine.state.conversation.talk.as_ref().is_some_and(|talk| talk.off);
         if !gave_up {
             let kept: Vec<_> = now(store.read(&id(), 0, usize::MAX)).unwrap().into_iter().map(|(_, m)| m).collect();
             prop_assert_eq!(kept, told(&run.machine));

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Compacted, Effect, EventKind, History, MachineOutput, Message, ModelCall, ModelError, Offer, Response,
-    Role,
+    Compacted, EventKind, History, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind, Offer,
+    Outcome, Response, Role,
 };
 use levity_memory::{Counter, Window, WindowFit, WindowView};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AgentMachine, Waiting};
+use super::AgentMachine;
+use super::conversation::Conversation;
+use super::phase::{Purpose, Question};
 
 /// How often a request that is too long for the provider is made shorter before the run fails.
 const TOO_LONG: u32 = 3;
@@ -31,12 +33,11 @@ pub(super) struct Shown {
     #[serde(skip)]
     sent: Option<History>,
     /// Where this run begins in the history.
-    task: usize,
+    pub(super) task: usize,
     /// What is shown in any case: the goal, and what stands beside it.
     pins: Vec<usize>,
     /// What the messages of the last request were estimated at.
     asked: u64,
-    folding: Option<Box<Folding>>,
     pub(super) owed: Option<Owed>,
     /// How often the provider found a request too long in a row.
     too_long: u32,
@@ -51,17 +52,15 @@ impl Shown {
 
     /// Whether it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
-        let folding = self.folding.as_ref().map(|folding| folding.from.max(folding.view.start()));
-        let owed = self.owed.as_ref().map(|owed| owed.from);
+        let owed = self.owed.as_ref().map_or(0, |owed| owed.from);
         let pinned = self.pins.iter().any(|pin| *pin >= len);
-        let ends = [Some(self.task), Some(self.view.start()), folding, owed];
-        pinned || ends.into_iter().flatten().any(|end| end > len)
+        pinned || [self.task, self.view.start(), owed].into_iter().any(|end| end > len)
     }
 }
 
 /// A summary that is being made.
 #[derive(Serialize, Deserialize)]
-struct Folding {
+pub(super) struct Folding {
     /// What is shown when it is there.
     view: WindowView,
     /// What was summed up before, and the first message that was not.
@@ -69,7 +68,13 @@ struct Folding {
     from: usize,
     /// How many tokens it is made of.
     given: u64,
-    next: Next,
+}
+
+impl Folding {
+    /// Whether it points to messages beyond the end of a history.
+    pub(super) fn is_beyond(&self, len: usize) -> bool {
+        self.from.max(self.view.start()) > len
+    }
 }
 
 /// A summary that no model has made yet; a digest stands in for it.
@@ -83,153 +88,80 @@ pub(super) struct Owed {
     wait: u64,
 }
 
-/// What is asked once there is room.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Next {
-    Reply,
-    Plan(String),
-    Reflection(String),
-}
-
-impl AgentMachine {
+impl Conversation {
     /// What is sent to the model.
     pub(super) fn sent(&self) -> &History {
-        self.state.shown.sent.as_ref().unwrap_or(&self.state.history)
+        self.shown.sent.as_ref().unwrap_or(&self.history)
+    }
+
+    /// The tokens of the next request, as far as they can be told.
+    pub(super) fn sent_tokens(&self) -> u64 {
+        self.shown.counter.count(self.sent().tokens())
     }
 
     /// What is remembered beyond the history.
-    pub(crate) fn remembered(&self) -> Value {
+    pub(super) fn remembered(&self) -> Value {
         let mut memory = serde_json::Map::new();
-        if let Some(talk) = &self.state.talk {
+        if let Some(talk) = &self.talk {
             memory.insert("conversation".to_owned(), talk.id().as_str().into());
         }
-        if let Some(summary) = self.state.shown.view.summary() {
+        if let Some(summary) = self.shown.view.summary() {
             memory.insert("summary".to_owned(), (&**summary).into());
         }
         Value::Object(memory)
     }
 
     /// Begins with what was summed up before the history.
-    pub(super) fn show_summary(&mut self) {
-        if self.state.shown.view != WindowView::default() {
-            self.show_anew();
+    pub(super) fn show_summary(&mut self, reader: &str) {
+        if self.shown.view != WindowView::default() {
+            self.show_anew(reader);
         }
     }
 
-    fn show_anew(&mut self) {
-        let shown = &self.state.shown;
-        let reader = self.spec.reader;
-        let sent = shown.view.show(self.state.history.messages(), &shown.pins, reader);
-        self.state.shown.sent = Some(sent);
+    fn show_anew(&mut self, reader: &str) {
+        let sent = self.shown.view.show(self.history.messages(), &self.shown.pins, reader);
+        self.shown.sent = Some(sent);
     }
 
     /// Shows what was added to the history from a place on.
-    pub(super) fn show_more(&mut self, from: usize) {
-        let Some(sent) = &mut self.state.shown.sent else { return };
-        if sent.extend(&self.state.history, from).is_err() {
-            self.show_anew();
+    pub(super) fn show_more(&mut self, from: usize, reader: &str) {
+        let Some(sent) = &mut self.shown.sent else { return };
+        if sent.extend(&self.history, from).is_err() {
+            self.show_anew(reader);
         }
     }
 
     /// Says that what this run says begins here.
     pub(super) fn task_begins(&mut self) {
-        self.state.shown.task = self.state.history.len();
-    }
-
-    /// Where what this run says begins in the history.
-    pub(super) fn task(&self) -> usize {
-        self.state.shown.task
-    }
-
-    /// The last thing the model said in words in this run; what it said before is no part of it.
-    pub(crate) fn last_words(&self) -> String {
-        let own = self.state.history.messages().get(self.state.shown.task..).unwrap_or_default();
-        let replies = own.iter().rev().filter(|message| message.role == Role::Assistant);
-        let text = replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty());
-        text.map(Into::into).unwrap_or_default()
+        self.shown.task = self.history.len();
     }
 
     /// Shows the last message in any case.
     pub(super) fn pin_last(&mut self) {
-        self.state.shown.pins.extend(self.state.history.len().checked_sub(1));
-    }
-
-    /// Sees to it that what is to be sent fits; returns whether a model has to be asked for a summary first.
-    pub(super) fn make_room(&mut self, next: Next, step: &mut MachineOutput) -> bool {
-        if !self.is_over() {
-            return self.ask_again(next, step);
-        }
-        let Some(fit) = self.fit() else { return false };
-        if fit.view.start() > self.state.shown.view.start() {
-            // What does not fit with any summary is not worth one.
-            let why_not = if fit.fits { self.no_summaries() } else { Some("there is no room for one") };
-            let folding = self.folding(fit.view, next);
-            return self.summarise(folding, why_not, step);
-        }
-        if fit.view != self.state.shown.view {
-            self.show(fit.view, None, step);
-        }
-        false
+        self.shown.pins.extend(self.history.len().checked_sub(1));
     }
 
     /// Whether more is to be sent than there is room for; looks at no message.
     fn is_over(&self) -> bool {
-        let shown = &self.state.shown;
+        let shown = &self.shown;
         let past = shown.task.saturating_sub(shown.view.start());
         let tokens = self.sent().tokens();
         shown.window.as_ref().is_some_and(|window| window.is_over(tokens, past, &shown.counter))
     }
 
     fn fit(&self) -> Option<WindowFit> {
-        let shown = &self.state.shown;
-        let messages = self.state.history.messages();
+        let shown = &self.shown;
+        let messages = self.history.messages();
         shown.window.as_ref()?.fit(messages, shown.task, &shown.pins, &shown.view, &shown.counter)
     }
 
     /// A summary of all that is not in `view`, from where the last one that a model made ends.
-    fn folding(&self, view: WindowView, next: Next) -> Folding {
-        let shown = &self.state.shown;
-        let (old, from) = match &shown.owed {
+    fn folding(&self, view: WindowView) -> Folding {
+        let (old, from) = match &self.shown.owed {
             Some(owed) => (owed.summary.clone(), owed.from),
-            None => (shown.view.summary().cloned(), shown.view.start()),
+            None => (self.shown.view.summary().cloned(), self.shown.view.start()),
         };
-        Folding { view, old, from, given: 0, next }
-    }
-
-    /// Asks a model again for a summary that it owes, when it is time.
-    fn ask_again(&mut self, next: Next, step: &mut MachineOutput) -> bool {
-        let turn = self.state.stats.turns;
-        let is_time = self.state.shown.owed.as_ref().is_some_and(|owed| owed.turn <= turn);
-        if !is_time || self.no_summaries().is_some() {
-            return false;
-        }
-        let folding = self.folding(self.state.shown.view.clone(), next);
-        self.summarise(folding, None, step)
-    }
-
-    /// Why no model is asked for summaries, if none is.
-    fn no_summaries(&self) -> Option<&'static str> {
-        match () {
-            () if self.state.shown.lists => Some("no model is asked for summaries"),
-            () if self.state.wrap.is_some() => Some("a limit is near"),
-            () => None,
-        }
-    }
-
-    fn summarise(&mut self, mut folding: Folding, why_not: Option<&str>, step: &mut MachineOutput) -> bool {
-        if let Some(why) = why_not {
-            self.fold(folding, Err(why.to_owned()), step);
-            return false;
-        }
-        let Some(window) = &self.state.shown.window else { return false };
-        let leaving = self.leaving(&folding);
-        let request = window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
-        folding.given = request.history.tokens();
-        self.state.shown.folding = Some(Box::new(folding));
-        let slot = self.slot("summariser");
-        self.want(Waiting::Summary, |_| Effect::Model(ModelCall::new(slot, request, Offer::None)), step);
-        true
+        Folding { view, old, from, given: 0 }
     }
 
     /// What is to be summed up. What stands beside the goal is shown in any case, and nobody has said it.
@@ -237,102 +169,14 @@ impl AgentMachine {
         self.said_between(folding.from, folding.view.start(), |message| message.role == Role::User)
     }
 
-    /// The messages between two places, without those of the run's own that `left_out` says.
-    pub(super) fn said_between(
-        &self,
-        from: usize,
-        to: usize,
-        left_out: impl Fn(&Message) -> bool,
-    ) -> Vec<Arc<Message>> {
-        let messages = self.state.history.messages().iter().enumerate().take(to).skip(from);
-        let said = messages.filter(|(at, message)| !(self.state.notes.contains(at) && left_out(message)));
-        said.map(|(_, message)| message.clone()).collect()
-    }
-
-    /// A model made a summary, or did not; the run goes on either way.
-    pub(super) fn summarised(&mut self, made: Result<Response, String>, step: &mut MachineOutput) {
-        let Some(folding) = self.state.shown.folding.take() else { return };
-        let window = self.state.shown.window.clone().unwrap_or_default();
-        let made = made.and_then(|reply| window.take_summary(&reply, folding.given));
-        match self.fold(*folding, made, step) {
-            Next::Reply => self.ask(step),
-            Next::Plan(prompt) => self.consult(Waiting::Plan, "planner", prompt, step),
-            Next::Reflection(prompt) => self.consult(Waiting::Reflection, "reflector", prompt, step),
-        }
-    }
-
-    fn fold(&mut self, folding: Folding, made: Result<String, String>, step: &mut MachineOutput) -> Next {
-        let window = self.state.shown.window.clone().unwrap_or_default();
-        let (summary, fell_back) = match made {
-            Ok(summary) => {
-                self.state.shown.owed = None;
-                (summary, None)
-            }
-            Err(why) => {
-                let wait = self.state.shown.owed.as_ref().map_or(AGAIN, |owed| owed.wait.saturating_mul(2));
-                let turn = self.state.stats.turns.saturating_add(wait);
-                let digest = window.digest(folding.old.as_deref(), &self.leaving(&folding));
-                let (summary, from) = (folding.old.clone(), folding.from);
-                self.state.shown.owed = Some(Owed { summary, from, turn, wait });
-                (digest, Some(why))
-            }
-        };
-        let summary = Some(summary.into()).filter(|summary: &Arc<str>| !summary.is_empty());
-        self.show(folding.view.with_summary(summary), fell_back, step);
-        self.tighten(step);
-        folding.next
-    }
-
-    /// Makes room for a summary that is longer than the one before.
-    fn tighten(&mut self, step: &mut MachineOutput) {
-        let fit = if self.is_over() { self.fit() } else { None };
-        match fit.map(|fit| fit.view) {
-            Some(view) if view.start() > self.state.shown.view.start() => {
-                let folding = self.folding(view, Next::Reply);
-                self.fold(
-                    folding,
-                    Err("the summary was too long to be shown with all the rest".to_owned()),
-                    step,
-                );
-            }
-            Some(view) if view != self.state.shown.view => self.show(view, None, step),
-            _ => {}
-        }
-    }
-
-    /// Shows something else from now on, and says so.
-    fn show(&mut self, view: WindowView, fell_back: Option<String>, step: &mut MachineOutput) {
-        let before = self.state.shown.counter.count(self.sent().tokens());
-        let folded = view.start().saturating_sub(self.state.shown.view.start());
-        let shortened = view.shortened().saturating_sub(self.state.shown.view.shortened());
-        // What is shown shorter can be read.
-        if view.shortened() > 0 {
-            self.may_read();
-        }
-        self.state.shown.view = view;
-        self.show_anew();
-        let mut compacted = Compacted::default();
-        (compacted.folded, compacted.shortened) = (folded, shortened);
-        compacted.before = before;
-        compacted.after = self.state.shown.counter.count(self.sent().tokens());
-        compacted.summary = self.state.shown.view.summary().cloned();
-        compacted.fell_back = fell_back;
-        step.tell(EventKind::Compacted(compacted));
-    }
-
-    /// The tokens of the next request, as far as they can be told.
-    pub(super) fn sent_tokens(&self) -> u64 {
-        self.state.shown.counter.count(self.sent().tokens())
-    }
-
     /// Notes what is asked, to learn from what the provider counts for it.
     pub(super) fn note_asked(&mut self) {
-        self.state.shown.asked = self.sent().tokens();
+        self.shown.asked = self.sent().tokens();
     }
 
     /// Takes in what the provider counted.
     pub(super) fn learn(&mut self, response: &Response) {
-        let shown = &mut self.state.shown;
+        let shown = &mut self.shown;
         shown.too_long = 0;
         let counted = response.usage.input.filter(|_| !response.usage.estimated);
         // A layer that asked more than once has added its counts up, and one that asked nobody has counted nothing.
@@ -347,8 +191,8 @@ impl AgentMachine {
     /// again with less.
     pub(super) fn less_room(&mut self, error: &ModelError) -> bool {
         let sent = self.sent_tokens();
-        let shown = &mut self.state.shown;
-        if error.kind() != levity_core::ModelErrorKind::ContextTooLong || shown.too_long >= TOO_LONG {
+        let shown = &mut self.shown;
+        if error.kind() != ModelErrorKind::ContextTooLong || shown.too_long >= TOO_LONG {
             return false;
         }
         shown.too_long += 1;
@@ -357,5 +201,150 @@ impl AgentMachine {
         let room = window.max_tokens().unwrap_or(u64::MAX).min(sent);
         shown.window = Some(window.tokens(room / 4 * 3));
         true
+    }
+}
+
+impl AgentMachine {
+    /// Sees to it that what is to be sent fits, and returns what can be asked now. It is nothing if a model has to be asked
+    /// for a summary first.
+    pub(super) fn make_room(&mut self, next: Question, step: &mut MachineOutput) -> Option<Question> {
+        if !self.state.conversation.is_over() {
+            return self.ask_again(next, step);
+        }
+        let Some(fit) = self.state.conversation.fit() else { return Some(next) };
+        let shown = &self.state.conversation.shown;
+        if fit.view.start() > shown.view.start() {
+            // What does not fit with any summary is not worth one.
+            let why_not = if fit.fits { self.no_summaries() } else { Some("there is no room for one") };
+            return self.summarise(fit.view, why_not, next, step);
+        }
+        if fit.view != shown.view {
+            self.show(fit.view, None, step);
+        }
+        Some(next)
+    }
+
+    /// Asks a model again for a summary that it owes, when it is time.
+    fn ask_again(&mut self, next: Question, step: &mut MachineOutput) -> Option<Question> {
+        let turn = self.state.tally.stats.turns;
+        let shown = &self.state.conversation.shown;
+        let is_time = shown.owed.as_ref().is_some_and(|owed| owed.turn <= turn);
+        if !is_time || self.no_summaries().is_some() {
+            return Some(next);
+        }
+        self.summarise(shown.view.clone(), None, next, step)
+    }
+
+    /// Why no model is asked for summaries, if none is.
+    fn no_summaries(&self) -> Option<&'static str> {
+        match () {
+            () if self.state.conversation.shown.lists => Some("no model is asked for summaries"),
+            () if self.state.budget.is_low() => Some("a limit is near"),
+            () => None,
+        }
+    }
+
+    fn summarise(
+        &mut self,
+        view: WindowView,
+        why_not: Option<&str>,
+        next: Question,
+        step: &mut MachineOutput,
+    ) -> Option<Question> {
+        let conversation = &self.state.conversation;
+        let mut folding = conversation.folding(view);
+        if let Some(why) = why_not {
+            self.fold(folding, Err(why.to_owned()), step);
+            return Some(next);
+        }
+        let Some(window) = &conversation.shown.window else { return Some(next) };
+        let leaving = conversation.leaving(&folding);
+        let request = window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
+        folding.given = request.history.tokens();
+        let call = ModelCall::new(self.slot("summariser"), request, Offer::None);
+        self.want_model(Purpose::Summary { folding: Box::new(folding), next }, call, step);
+        None
+    }
+
+    /// A model made a summary, or did not; the run goes on either way.
+    pub(super) fn summarised(
+        &mut self,
+        folding: Folding,
+        outcome: Outcome,
+        next: Question,
+        step: &mut MachineOutput,
+    ) {
+        let window = self.state.conversation.shown.window.clone().unwrap_or_default();
+        let made = self.summary_of(outcome).and_then(|reply| window.take_summary(&reply, folding.given));
+        self.fold(folding, made, step);
+        self.ask(next, step);
+    }
+
+    fn summary_of(&mut self, outcome: Outcome) -> Result<Response, String> {
+        match outcome {
+            Outcome::Model(reply) => {
+                self.state.tally.count_model_call(reply.as_ref().ok().map(|response| response.usage));
+                let response = reply.map_err(|error| format!("the model gave no reply: {error}"))?;
+                super::blocked_answer(&response).map_or(Ok(()), |by| Err(by.to_string()))?;
+                Ok(response)
+            }
+            Outcome::Refused(limit) => Err(format!("the limit on {limit} forbids it")),
+            _ => Err("nobody knows what came of it".to_owned()),
+        }
+    }
+
+    fn fold(&mut self, folding: Folding, made: Result<String, String>, step: &mut MachineOutput) {
+        let conversation = &mut self.state.conversation;
+        let (summary, fell_back) = match made {
+            Ok(summary) => {
+                conversation.shown.owed = None;
+                (summary, None)
+            }
+            Err(why) => {
+                let window = conversation.shown.window.clone().unwrap_or_default();
+                let digest = window.digest(folding.old.as_deref(), &conversation.leaving(&folding));
+                let owed = conversation.shown.owed.as_ref();
+                let wait = owed.map_or(AGAIN, |owed| owed.wait.saturating_mul(2));
+                let turn = self.state.tally.stats.turns.saturating_add(wait);
+                let (summary, from) = (folding.old, folding.from);
+                conversation.shown.owed = Some(Owed { summary, from, turn, wait });
+                (digest, Some(why))
+            }
+        };
+        let summary = Some(summary.into()).filter(|summary: &Arc<str>| !summary.is_empty());
+        self.show(folding.view.with_summary(summary), fell_back, step);
+        self.tighten(step);
+    }
+
+    /// Makes room for a summary that is longer than the one before.
+    fn tighten(&mut self, step: &mut MachineOutput) {
+        let conversation = &self.state.conversation;
+        let fit = if conversation.is_over() { conversation.fit() } else { None };
+        let Some(WindowFit { view, .. }) = fit else { return };
+        if view.start() > conversation.shown.view.start() {
+            let why = "the summary was too long to be shown with all the rest".to_owned();
+            self.fold(conversation.folding(view), Err(why), step);
+        } else if view != conversation.shown.view {
+            self.show(view, None, step);
+        }
+    }
+
+    /// Shows something else from now on, and says so.
+    fn show(&mut self, view: WindowView, fell_back: Option<String>, step: &mut MachineOutput) {
+        // What is shown shorter can be read.
+        if view.shortened() > 0 {
+            self.state.tools.may_read(&self.spec);
+        }
+        let conversation = &mut self.state.conversation;
+        let mut compacted = Compacted::default();
+        compacted.before = conversation.sent_tokens();
+        compacted.folded = view.start().saturating_sub(conversation.shown.view.start());
+        compacted.shortened = view.shortened().saturating_sub(conversation.shown.view.shortened());
+        conversation.shown.view = view;
+        conversation.show_anew(self.spec.reader);
+        compacted.after = conversation.sent_tokens();
+        compacted.summary = conversation.shown.view.summary().cloned();
+        compacted.fell_back = fell_back;
+        step.tell(EventKind::Compacted(compacted));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use levity_core::{Ask, Decision, Hints, Journal as _, ModelCard, ModelErrorKind, ToolOutput};
+use levity_core::{Ask, Decision, Hints, Journal as _, ModelCard, ModelErrorKind, Phase, ToolOutput};
 use levity_loop::{Agent, AgentBuilder, PlanByModel, ReflectByModel};
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -86,4 +86,27 @@ async fn agent_is_restored_in_its_conversation() {
     for run in ["first", "second"] {
         conformance::recorded(&agent, &journal, &run.into()).await;
     }
+}
+
+#[test]
+fn restore_reads_the_first_state_of_version_0_1_and_refuses_its_later_states() {
+    let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
+    let state = |phase: &str, run: Option<&str>| {
+        json!({
+            "goal": {"role": "user", "parts": [{"type": "text", "text": "Go"}]}, "system": "Be brief.", "output": null,
+            "typed": false, "history": [], "run": run, "phase": phase, "exchange": null, "waiting": {}, "said": [],
+            "plan": [], "failures": {}, "edited": {}, "wrap": null, "enough": false, "announced": false,
+            "offered": false, "wrong_answers": 0, "empty_replies": 0, "next": 0, "usage": {},
+            "stats": {"turns": 0, "model_calls": 0, "tool_calls": 0, "failed_calls": 0, "reasoning_steps": 0},
+            "finish": null, "ending": null,
+        })
+    };
+    let machine = agent.restore(&state("goal", None)).unwrap();
+    assert_eq!(machine.phase(), Phase::Goal);
+    for phase in ["plan", "act", "reflect", "end"] {
+        let why = agent.restore(&state(phase, Some("r"))).unwrap_err();
+        assert!(why.contains("not one that this version of the agent can read"), "{why}");
+    }
+    let why = agent.restore(&state("goal", Some("r"))).unwrap_err();
+    assert!(why.contains("the run has an id before it began"), "{why}");
 }

@@ -86,7 +86,13 @@ impl Play {
     }
 
     fn noted(&self) -> Vec<&str> {
-        self.machine.signals().iter().map(|signal| signal.args["text"].as_str().unwrap()).collect()
+        self.machine
+            .state
+            .tally
+            .signals()
+            .iter()
+            .map(|signal| signal.args["text"].as_str().unwrap())
+            .collect()
     }
 
     fn ending(&self) -> &Ending {
@@ -108,7 +114,7 @@ fn a_signal_is_noted_and_the_run_goes_on() {
     let ending = play.ending();
     assert_eq!((&ending.status, &*ending.text, ending.stats.tool_calls), (&Status::Complete, "Done.", 3));
     assert_eq!(play.noted(), ["a", "b", "c"]);
-    assert_eq!(ending.signals, play.machine.signals());
+    assert_eq!(ending.signals, play.machine.state.tally.signals());
     assert!(ending.signals.iter().all(|signal| &*signal.name == "tell"));
 }
 
@@ -139,7 +145,7 @@ fn wrong_arguments_are_told_as_for_any_tool() {
     // One that would end the run is told so, too, and ends nothing.
     play.reply([Part::ToolCall(ToolCall::new("", "pass_on", json!({"text": 1})))]);
     assert_eq!(play.told()[0].0, Some(ToolErrorKind::InvalidArgs));
-    assert!(play.machine.ending().is_none() && play.machine.signals().is_empty());
+    assert!(play.machine.ending().is_none() && play.machine.state.tally.signals().is_empty());
 }
 
 #[test]
@@ -183,7 +189,7 @@ fn what_was_said_meanwhile_comes_before_the_end() {
     let mut play = Play::new(builder());
     play.say("Wait.");
     play.reply([pass_on("a")]);
-    assert!(play.machine.ending().is_none() && play.machine.signals().is_empty());
+    assert!(play.machine.ending().is_none() && play.machine.state.tally.signals().is_empty());
     assert!(play.told()[0].1.contains("something was said meanwhile"), "{:?}", play.told());
     assert_eq!(play.machine.history().messages().last().unwrap().text(), "Wait.");
     play.reply([pass_on("a")]);

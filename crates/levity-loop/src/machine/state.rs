@@ -1,0 +1,179 @@
+//! All that changes while the loop runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use levity_core::{
+    Digest, EffectId, Ending, Finish, Intervention, Message, OutputSchema, RunId, Signal, Stats, Status,
+    ToolCall, ToolResult, Usage,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::budget::Budget;
+use super::conversation::Conversation;
+use super::found::KnownTools;
+use super::phase::Phase;
+use super::signal::Noted;
+
+/// The state of a run. It is saved flat: the journals of all versions begin with it as it is in [`Phase::Goal`].
+#[derive(Serialize)]
+pub(super) struct State {
+    #[serde(flatten)]
+    pub(super) task: Task,
+    pub(super) run: Option<RunId>,
+    pub(super) phase: Phase,
+    #[serde(flatten)]
+    pub(super) conversation: Conversation,
+    #[serde(flatten)]
+    pub(super) tools: KnownTools,
+    #[serde(flatten)]
+    pub(super) budget: Budget,
+    #[serde(flatten)]
+    pub(super) corrections: Corrections,
+    #[serde(flatten)]
+    pub(super) tally: Tally,
+    /// The id of the next effect.
+    pub(super) next: EffectId,
+}
+
+/// What the run was given, and its plan.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) goal: Arc<Message>,
+    pub(super) system: Option<Arc<str>>,
+    pub(super) output: Option<Arc<OutputSchema>>,
+    /// Whether the answer is also read as a type of the host's, which cannot be saved.
+    pub(super) typed: bool,
+    /// The guards that stepped in on the goal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) guarded: Vec<Intervention>,
+    /// What stands beside the goal for this run only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) beside: Option<Arc<str>>,
+    pub(super) plan: Vec<String>,
+    /// How many bytes of an earlier result are read at a time; what the agent has now, if it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) max_piece: Option<usize>,
+    /// Whether the ending has what was said.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) tells_said: bool,
+    /// The [`RULES`](super::RULES) that the run began with.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) rules: u32,
+}
+
+/// How often the model was corrected, and what was tried to help it.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Corrections {
+    pub(super) wrong_answers: u32,
+    pub(super) empty_replies: u32,
+    /// The limit on the tokens of a reply, once it was raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) max_reply: Option<u64>,
+    failures: BTreeMap<String, Failed>,
+}
+
+/// How a call with certain arguments failed, and how often in a row.
+#[derive(Serialize, Deserialize)]
+struct Failed {
+    how: Digest,
+    times: u32,
+}
+
+/// What the ending tells of the run.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Tally {
+    pub(super) usage: Usage,
+    pub(super) stats: Stats,
+    pub(super) finish: Option<Finish>,
+    /// What the model told whoever runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) noted: Option<Box<Noted>>,
+}
+
+impl State {
+    /// Reads a saved state: each part takes its own keys.
+    pub(super) fn read(state: &Value) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            task: Task::deserialize(state)?,
+            run: Option::deserialize(&state["run"])?,
+            phase: Phase::deserialize(&state["phase"])?,
+            conversation: Conversation::deserialize(state)?,
+            tools: KnownTools::deserialize(state)?,
+            budget: Budget::deserialize(state)?,
+            corrections: Corrections::deserialize(state)?,
+            tally: Tally::deserialize(state)?,
+            next: EffectId::deserialize(&state["next"])?,
+        })
+    }
+
+    /// What cannot be in a state that a machine saved, if there is something.
+    pub(super) fn contradiction(&self) -> Option<&'static str> {
+        let saving = self.conversation.saving();
+        let last = self.phase.last_effect().max(saving);
+        let has_begun = !matches!(self.phase, Phase::Goal);
+        match () {
+            () if last.is_some_and(|id| id >= self.next) => {
+                Some("an effect is under way that was not asked for")
+            }
+            () if self.run.is_none() && last.is_some() => Some("effects are under way before the run began"),
+            () if self.run.is_some() && !has_begun => Some("the run has an id before it began"),
+            () if self.phase.is_beyond(self.conversation.history.len()) => {
+                Some("it sums up messages that are not there")
+            }
+            () => self.conversation.contradiction(),
+        }
+    }
+}
+
+impl Corrections {
+    /// How often this call has failed like this in a row, once it is more than once.
+    pub(super) fn repeated_failure(&mut self, call: &ToolCall, result: &ToolResult) -> Option<u32> {
+        if !result.is_error() && self.failures.is_empty() {
+            return None;
+        }
+        let key = Digest::of(&call.name).with_json(&call.args).with_json(&call.raw).to_string();
+        if !result.is_error() {
+            self.failures.remove(&key);
+            return None;
+        }
+        let how = Digest::of(&result.text());
+        let failed = self.failures.entry(key).or_insert(Failed { how, times: 0 });
+        let times = if failed.how == how { failed.times.saturating_add(1) } else { 1 };
+        *failed = Failed { how, times };
+        (times > 1).then_some(times)
+    }
+}
+
+impl Tally {
+    /// Counts calls of tools, and those of them that failed.
+    pub(super) fn count_calls(&mut self, calls: u64, failed: u64) {
+        self.stats.tool_calls = self.stats.tool_calls.saturating_add(calls);
+        self.stats.failed_calls = self.stats.failed_calls.saturating_add(failed);
+    }
+
+    /// Counts a call of a model.
+    pub(super) fn count_model_call(&mut self, usage: Option<Usage>) {
+        self.stats.model_calls = self.stats.model_calls.saturating_add(1);
+        self.usage += usage.unwrap_or_default();
+    }
+
+    pub(super) fn ending(&self, status: Status, text: String) -> Ending {
+        let mut ending = Ending::new(status);
+        ending.text = text;
+        (ending.usage, ending.stats) = (self.usage, self.stats);
+        ending.signals = self.signals().to_vec();
+        ending
+    }
+
+    /// What the model has told whoever runs it.
+    pub(super) fn signals(&self) -> &[Signal] {
+        self.noted.as_ref().map_or(&[], |noted| &noted.signals)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
