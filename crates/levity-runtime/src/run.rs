@@ -112,8 +112,8 @@ impl<W: Runnable> Run<W> {
         self
     }
 
-    /// Has `observe` follow this run, beside those that follow every run of what is run. Use it for a session file or a view
-    /// of a page; for a single closure, [`on_event`](Self::on_event) is shorter.
+    /// Has `observe` follow this run, beside the observers that follow every run of its kind. Use it for a session file. For a
+    /// single closure, [`on_event`](Self::on_event) is shorter.
     pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
         self.observers.push(Arc::new(observe));
         self
