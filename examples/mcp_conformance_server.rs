@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use levity::core::{Media, Role, ToolError, ToolSpec, World as _};
 use levity::runtime::SystemWorld;
 use levity::serve::mcp::{
-    Block, Call, Completer, Completing, Completion, ElicitForm, ElicitReply, Fault, Handler, Level,
-    McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk,
-    ResourceContent, ResourceTemplate, Resources, SampleAsk, TaskSupport,
+    Block, ClientLogLevel, Completer, Completing, Completion, ElicitForm, ElicitReply, Handler, HandlerCall,
+    HandlerReply, McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError,
+    Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources, SampleAsk, TaskSupport,
 };
 use levity::serve::{AccessControl, Listener};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ impl Handler for Fixture {
         }
     }
 
-    async fn call(&self, call: Call) -> Result<Reply, Fault> {
+    async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
         match self.does {
             Does::Show(show) => Ok(show()),
             Does::Fail => {
@@ -99,25 +99,29 @@ impl Handler for Fixture {
             Does::Change => {
                 call.client.changes().tools();
                 call.client.changes().prompts();
-                Ok(Reply::text("Clients are told."))
+                Ok(HandlerReply::text("Clients are told."))
             }
-            Does::Take => Ok(Reply::text(call.args.to_string())),
+            Does::Take => Ok(HandlerReply::text(call.args.to_string())),
             Does::Greet => {
-                Ok(Reply::text(format!("Hello, {}!", call.args["name"].as_str().unwrap_or("you"))))
+                Ok(HandlerReply::text(format!("Hello, {}!", call.args["name"].as_str().unwrap_or("you"))))
             }
             Does::Wait => {
                 let seconds = call.args["seconds"].as_f64().unwrap_or(1.0).clamp(0.0, 600.0);
                 SystemWorld.sleep(Duration::from_secs_f64(seconds)).await;
-                Ok(Reply::text(format!("computed for {seconds} s")))
+                Ok(HandlerReply::text(format!("computed for {seconds} s")))
             }
             Does::FailLater => {
                 SystemWorld.sleep(Duration::from_millis(300)).await;
                 Err(ToolError::failed("This job always fails").into())
             }
-            Does::Break => Err(Fault::failed("the job broke off")),
+            Does::Break => Err(RequestError::failed("the job broke off")),
             Does::ConfirmDelete => {
                 let reply = call.client.named("confirm").elicit(confirm_form("Delete the file?")).await?;
-                Ok(Reply::text(if matches!(reply, ElicitReply::Accept(_)) { "deleted" } else { "kept" }))
+                Ok(HandlerReply::text(if matches!(reply, ElicitReply::Accept(_)) {
+                    "deleted"
+                } else {
+                    "kept"
+                }))
             }
             Does::AskTwice => {
                 let (one, two) = (call.client.named("first"), call.client.named("second"));
@@ -125,8 +129,8 @@ impl Handler for Fixture {
                     one.elicit(confirm_form("The first?")),
                     two.elicit(confirm_form("The second?"))
                 );
-                one.and(two).map_err(Fault::from)?;
-                Ok(Reply::text("both were answered"))
+                one.and(two).map_err(RequestError::from)?;
+                Ok(HandlerReply::text("both were answered"))
             }
             Does::AskFirst => {
                 let form = ElicitForm::new(
@@ -137,8 +141,10 @@ impl Handler for Fixture {
                 call.client.become_task().await;
                 SystemWorld.sleep(Duration::from_millis(300)).await;
                 match reply {
-                    ElicitReply::Accept(content) => Ok(Reply::text(format!("Done for {}", content["name"]))),
-                    _ => Ok(Reply::text("Done for nobody")),
+                    ElicitReply::Accept(content) => {
+                        Ok(HandlerReply::text(format!("Done for {}", content["name"])))
+                    }
+                    _ => Ok(HandlerReply::text("Done for nobody")),
                 }
             }
         }
@@ -153,7 +159,7 @@ struct Entry {
 
 #[derive(Clone, Copy)]
 enum Does {
-    Show(fn() -> Reply),
+    Show(fn() -> HandlerReply),
     Fail,
     Log,
     Progress,
@@ -191,13 +197,13 @@ const TOOLS: &[Entry] = &[
     tool(
         "test_simple_text",
         "Shows text.",
-        Does::Show(|| Reply::text("This is a simple text response for testing.")),
+        Does::Show(|| HandlerReply::text("This is a simple text response for testing.")),
     ),
-    tool("test_image_content", "Shows an image.", Does::Show(|| Reply::default().with(image()))),
+    tool("test_image_content", "Shows an image.", Does::Show(|| HandlerReply::default().with(image()))),
     tool(
         "test_audio_content",
         "Plays a sound.",
-        Does::Show(|| Reply::default().with(Media::bytes("audio/wav", WAV))),
+        Does::Show(|| HandlerReply::default().with(Media::bytes("audio/wav", WAV))),
     ),
     tool(
         "test_embedded_resource",
@@ -205,7 +211,7 @@ const TOOLS: &[Entry] = &[
         Does::Show(|| {
             let text =
                 ResourceContent::text("test://embedded-resource", "This is an embedded resource content.");
-            Reply::default().with(text.with_mime("text/plain"))
+            HandlerReply::default().with(text.with_mime("text/plain"))
         }),
     ),
     tool(
@@ -214,7 +220,9 @@ const TOOLS: &[Entry] = &[
         Does::Show(|| {
             let data =
                 ResourceContent::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
-            Reply::text("Multiple content types test:").with(image()).with(data.with_mime("application/json"))
+            HandlerReply::text("Multiple content types test:")
+                .with(image())
+                .with(data.with_mime("application/json"))
         }),
     ),
     tool("test_error_handling", "Fails.", Does::Fail),
@@ -302,35 +310,35 @@ fn image() -> Media {
     Media::bytes("image/png", PNG)
 }
 
-async fn log(call: &Call) -> Result<Reply, Fault> {
+async fn log(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
     for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-        call.client.log(Level::Info, text);
+        call.client.log(ClientLogLevel::Info, text);
         SystemWorld.sleep(Duration::from_millis(50)).await;
     }
-    Ok(Reply::text("All of it was told."))
+    Ok(HandlerReply::text("All of it was told."))
 }
 
-async fn progress(call: &Call) -> Result<Reply, Fault> {
+async fn progress(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
     for done in [0.0, 50.0, 100.0] {
         call.client.progress(done, Some(100.0), None);
         SystemWorld.sleep(Duration::from_millis(50)).await;
     }
-    Ok(Reply::text("It is done."))
+    Ok(HandlerReply::text("It is done."))
 }
 
-async fn sample(call: &Call) -> Result<Reply, Fault> {
+async fn sample(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
     let prompt = call.args["prompt"].as_str().unwrap_or_default();
     let reply = call.client.sample(SampleAsk::new(prompt, 100)).await?;
-    Ok(Reply::text(format!("LLM response: {:?}", reply.parts)))
+    Ok(HandlerReply::text(format!("LLM response: {:?}", reply.parts)))
 }
 
-async fn elicit(call: &Call, form: fn(&Value) -> ElicitForm) -> Result<Reply, Fault> {
+async fn elicit(call: &HandlerCall, form: fn(&Value) -> ElicitForm) -> Result<HandlerReply, RequestError> {
     let text = match call.client.elicit(form(&call.args)).await? {
         ElicitReply::Accept(content) => format!("action=accept, content={}", Value::Object(content)),
         ElicitReply::Decline => "action=decline".to_owned(),
         _ => "action=cancel".to_owned(),
     };
-    Ok(Reply::text(format!("Elicitation completed: {text}")))
+    Ok(HandlerReply::text(format!("Elicitation completed: {text}")))
 }
 
 fn who(args: &Value) -> ElicitForm {
@@ -393,7 +401,7 @@ fn field(message: &str, name: &str, kind: &str) -> ElicitForm {
     ElicitForm::new(message, schema)
 }
 
-async fn asked(call: &Call, ask: Ask) -> Result<Reply, Fault> {
+async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestError> {
     let client = &call.client;
     let name = || client.named("user_name");
     let name = || async move { name().elicit(field("What is your name?", "name", "string")).await };
@@ -428,14 +436,14 @@ async fn asked(call: &Call, ask: Ask) -> Result<Reply, Fault> {
         Ask::WhatItCan if client.abilities().elicit => format!("{:?}", name().await?),
         Ask::WhatItCan => format!("{:?}", client.sample(capital).await?.parts),
     };
-    Ok(Reply::text(text))
+    Ok(HandlerReply::text(text))
 }
 
 struct Shelf;
 
 #[async_trait]
 impl Resources for Shelf {
-    async fn list(&self, _: Option<&str>) -> Result<Page<Resource>, Fault> {
+    async fn list(&self, _: Option<&str>) -> Result<Page<Resource>, RequestError> {
         Ok(Page::all([
             Resource::new("test://static-text", "static-text")
                 .with_mime("text/plain")
@@ -447,12 +455,12 @@ impl Resources for Shelf {
         ]))
     }
 
-    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {
+    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
         let template = ResourceTemplate::new("test://template/{id}/data", "template");
         Ok(Page::all([template.with_mime("application/json").with_description("One for each id.")]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, Fault> {
+    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let uri = &*ask.uri;
         let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
         let content = match (uri, id) {
@@ -466,7 +474,7 @@ impl Resources for Shelf {
                 let data = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
                 ResourceContent::text(uri, data.to_string()).with_mime("application/json")
             }
-            _ => return Err(Fault::not_found("there is nothing at that address")),
+            _ => return Err(RequestError::not_found("there is nothing at that address")),
         };
         Ok(vec![content])
     }
@@ -480,7 +488,7 @@ struct Drawer;
 
 #[async_trait]
 impl Prompts for Drawer {
-    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, Fault> {
+    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, RequestError> {
         let argument = |name: &str| PromptArgument::required(name).with_description("For tests");
         Ok(Page::all([
             Prompt::new("test_simple_prompt").with_description("Says something."),
@@ -496,7 +504,7 @@ impl Prompts for Drawer {
         ]))
     }
 
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, Fault> {
+    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
         let arg = |name: &str| ask.args.get(name).cloned().unwrap_or_default();
         let then = |reply: PromptReply, text: &str| reply.then(Role::User, Block::from(text));
         Ok(match &*ask.name {
@@ -519,7 +527,7 @@ impl Prompts for Drawer {
                 let said = ask.client.named("user_context").elicit(form).await?;
                 PromptReply::user(format!("The context is {said:?}."))
             }
-            _ => return Err(Fault::not_found("there is no such prompt")),
+            _ => return Err(RequestError::not_found("there is no such prompt")),
         })
     }
 }
@@ -528,7 +536,7 @@ struct Guess;
 
 #[async_trait]
 impl Completer for Guess {
-    async fn complete(&self, completing: Completing) -> Result<Completion, Fault> {
+    async fn complete(&self, completing: Completing) -> Result<Completion, RequestError> {
         let known = ["paris", "park", "party", "test"];
         Ok(Completion::new(known.into_iter().filter(|word| word.starts_with(&completing.value))))
     }

@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use levity::core::{Approver, Ask, Entry, Journal, Outcome, RunQuery};
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
-use levity::test::crash::{self, Crashes, Life, Tally};
+use levity::test::crash::{self, CrashTally, Crashes, Life};
 use levity::test::{ScriptedModel, Turn};
 use serde_json::json;
 
 use crate::support::approve_all;
 
 /// Tools of every class that tally what they do, by the key of the call.
-struct Office(Arc<Tally>);
+struct Office(Arc<CrashTally>);
 
 #[tool]
 impl Office {
@@ -126,7 +126,7 @@ async fn done(life: &Life, answer: &Answer) -> Done {
 }
 
 /// How often each call of a tool was made, without those that were undone.
-fn made(tally: &Tally, tool: &str) -> Vec<usize> {
+fn made(tally: &CrashTally, tool: &str) -> Vec<usize> {
     let made = tally.all().into_iter().filter(|(what, _)| what.split(' ').next() == Some(tool));
     made.map(|(_, times)| times).collect()
 }

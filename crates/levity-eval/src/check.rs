@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Call, Case, Transcript};
+use crate::{Case, Transcript, TrialCall};
 
 mod matching;
 
@@ -165,12 +165,12 @@ impl Expectation {
 /// each key has a list of alternatives.
 ///
 /// ```
-/// use levity_eval::{Call, ExpectedCall};
+/// use levity_eval::{TrialCall, ExpectedCall};
 /// use serde_json::json;
 ///
 /// let expected = ExpectedCall::new("book").with_argument("day", ["May 1, 2026"]).with_argument("seats", [json!(2), json!("")]);
-/// assert_eq!(expected.mismatch(&Call::new("book", json!({"day": "may 1 2026"}))), None);
-/// assert!(expected.mismatch(&Call::new("book", json!({"day": "May 2"}))).is_some());
+/// assert_eq!(expected.mismatch(&TrialCall::new("book", json!({"day": "may 1 2026"}))), None);
+/// assert!(expected.mismatch(&TrialCall::new("book", json!({"day": "May 2"}))).is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -200,7 +200,7 @@ impl ExpectedCall {
     }
 
     /// Returns why a call is not this one; `None` when it is.
-    pub fn mismatch(&self, call: &Call) -> Option<String> {
+    pub fn mismatch(&self, call: &TrialCall) -> Option<String> {
         matching::mismatch(self, call)
     }
 }

@@ -67,4 +67,4 @@ pub use selection::Selection;
 pub use stats::{Interval, mcnemar, wilson};
 pub use subject::{AgentSubject, CommandSubject, Subject};
 pub use tools::{ToolHost, ToolReply, ToolSession};
-pub use trial::{AnsweredTurn, Call, Transcript, Trial};
+pub use trial::{AnsweredTurn, Transcript, Trial, TrialCall};

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::process::LineProcess;
 use crate::python::Script;
-use crate::{Call, Case, Error, Result};
+use crate::{Case, Error, Result, TrialCall};
 
 /// The problem after a call that nobody waited for.
 const STOPPED: &str = "were stopped in a call";
@@ -148,7 +148,7 @@ pub struct ToolSession {
 struct State {
     /// Not there while a call runs, so that a call that was dropped halfway ends the process.
     process: Option<LineProcess>,
-    calls: Vec<Call>,
+    calls: Vec<TrialCall>,
     failure: Option<String>,
 }
 
@@ -170,7 +170,7 @@ impl ToolSession {
         let answer = self.exchange(&mut state, &json!({"name": name, "arguments": arguments})).await;
         let problem = match answer {
             Ok(Answer::Result { result, failed }) => {
-                state.calls.push(Call::new(name, arguments));
+                state.calls.push(TrialCall::new(name, arguments));
                 return Ok(ToolReply { text: result, failed });
             }
             Ok(Answer::Error { error }) => format!("failed: {}", one_line(&error, 500)),
@@ -183,7 +183,7 @@ impl ToolSession {
     }
 
     /// Returns the calls since it was last asked, in the order in which they ran.
-    pub async fn take_calls(&self) -> Vec<Call> {
+    pub async fn take_calls(&self) -> Vec<TrialCall> {
         std::mem::take(&mut self.state.lock().await.calls)
     }
 

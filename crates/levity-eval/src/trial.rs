@@ -18,7 +18,7 @@ pub struct Transcript {
     /// The answer in words.
     pub text: String,
     /// The calls that reached a tool, in order; those of all turns.
-    pub calls: Vec<Call>,
+    pub calls: Vec<TrialCall>,
     /// The answer to each turn, in a case with several turns or with tools that run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<AnsweredTurn>,
@@ -59,7 +59,7 @@ impl Transcript {
     /// Adds a call.
     #[must_use]
     pub fn with_call(mut self, name: impl Into<String>, arguments: Value) -> Self {
-        self.calls.push(Call::new(name, arguments));
+        self.calls.push(TrialCall::new(name, arguments));
         self
     }
 
@@ -83,9 +83,9 @@ impl Transcript {
 /// The answer to one turn of a case.
 ///
 /// ```
-/// # use levity_eval::{AnsweredTurn, Call, Transcript};
+/// # use levity_eval::{AnsweredTurn, TrialCall, Transcript};
 /// # use serde_json::json;
-/// let turn = AnsweredTurn::new("It is there.", vec![Call::new("mkdir", json!({"name": "temp"}))]);
+/// let turn = AnsweredTurn::new("It is there.", vec![TrialCall::new("mkdir", json!({"name": "temp"}))]);
 /// let transcript = Transcript::new().with_turn(turn).with_turn(AnsweredTurn::new("You are welcome.", Vec::new()));
 /// assert_eq!((transcript.turns.len(), transcript.calls.len()), (2, 1));
 /// ```
@@ -96,7 +96,7 @@ pub struct AnsweredTurn {
     /// The answer in words.
     pub text: String,
     /// The calls that reached a tool, in order.
-    pub calls: Vec<Call>,
+    pub calls: Vec<TrialCall>,
     /// The run in the subject's journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
@@ -104,7 +104,7 @@ pub struct AnsweredTurn {
 
 impl AnsweredTurn {
     /// An answer with its calls.
-    pub fn new(text: impl Into<String>, calls: Vec<Call>) -> Self {
+    pub fn new(text: impl Into<String>, calls: Vec<TrialCall>) -> Self {
         Self { text: text.into(), calls, run: None }
     }
 }
@@ -112,7 +112,7 @@ impl AnsweredTurn {
 /// A call of a tool in a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Call {
+pub struct TrialCall {
     /// The tool.
     pub name: String,
     /// The arguments, as the tool got them.
@@ -120,7 +120,7 @@ pub struct Call {
     pub arguments: Value,
 }
 
-impl Call {
+impl TrialCall {
     /// A call.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
         Self { name: name.into(), arguments }

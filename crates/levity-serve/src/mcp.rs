@@ -64,13 +64,13 @@ mod wire;
 pub use ask::{AskError, AskErrorKind, Root};
 pub use builder::McpServerBuilder;
 pub use changes::Changes;
-pub use client::{Abilities, Client, ClientInfo, Level};
-pub use fault::Fault;
-pub use limits::Limits;
+pub use client::{Client, ClientAbilities, ClientInfo, ClientLogLevel};
+pub use fault::RequestError;
+pub use limits::McpLimits;
 pub use model::ClientModel;
-pub use offer::{Call, Handler};
+pub use offer::{Handler, HandlerCall};
 pub use provide::{Completer, Completing, Completion, Page, PromptAsk, Prompts, ResourceAsk, Resources};
-pub use reply::{Block, PromptReply, Reply};
+pub use reply::{Block, HandlerReply, PromptReply};
 pub use server::McpServer;
 pub use tasks::TaskSupport;
 

@@ -96,8 +96,8 @@ mod report;
 mod tally;
 
 pub use journal::CrashJournal;
-pub use report::{End, Moment, Point, Report, Written};
-pub use tally::Tally;
+pub use report::{CrashEnd, Moment, Point, Report, Written};
+pub use tally::CrashTally;
 
 use journal::Plan;
 
@@ -116,7 +116,7 @@ pub async fn after_every_record<J: Journal + 'static, T>(
 
 /// One life of a scenario: from its start, or its restart, to its end or the crash.
 #[non_exhaustive]
-pub struct Life<W = Tally> {
+pub struct Life<W = CrashTally> {
     /// Keeps the scenario's runs from life to life.
     pub journal: CrashJournal,
     /// What the scenario does outside its runs, from life to life.
@@ -153,7 +153,7 @@ impl<W> fmt::Debug for Life<W> {
 /// # }
 /// ```
 #[must_use = "nothing is done until `run`"]
-pub struct Crashes<'a, W = Tally> {
+pub struct Crashes<'a, W = CrashTally> {
     journal: Box<dyn Fn() -> Arc<dyn Journal> + 'a>,
     world: Box<dyn Fn() -> W + 'a>,
     max_records: usize,
@@ -161,10 +161,10 @@ pub struct Crashes<'a, W = Tally> {
 }
 
 impl<'a> Crashes<'a> {
-    /// Crashes with journals that `journal` makes, each empty, and a [`Tally`] for what is done.
+    /// Crashes with journals that `journal` makes, each empty, and a [`CrashTally`] for what is done.
     pub fn new<J: Journal + 'static>(journal: impl Fn() -> J + 'a) -> Self {
         let journal = Box::new(move || Arc::new(journal()) as Arc<dyn Journal>);
-        Self { journal, world: Box::new(Tally::new), max_records: 1000, again: 0 }
+        Self { journal, world: Box::new(CrashTally::new), max_records: 1000, again: 0 }
     }
 }
 
@@ -214,7 +214,7 @@ impl<'a, W> Crashes<'a, W> {
         &self,
         first: Plan,
         scenario: &impl AsyncFn(Life<W>) -> T,
-        stops: &mut Vec<End<T, W>>,
+        stops: &mut Vec<CrashEnd<T, W>>,
     ) {
         for second in (0..self.again).flat_map(Plan::moments) {
             let (end, stopped) = self.trial(&[first, second], scenario).await;
@@ -226,7 +226,11 @@ impl<'a, W> Crashes<'a, W> {
     }
 
     /// Lives that are stopped as planned, and one more that goes to the end; and whether they were.
-    async fn trial<T>(&self, plans: &[Plan], scenario: &impl AsyncFn(Life<W>) -> T) -> (End<T, W>, bool) {
+    async fn trial<T>(
+        &self,
+        plans: &[Plan],
+        scenario: &impl AsyncFn(Life<W>) -> T,
+    ) -> (CrashEnd<T, W>, bool) {
         let world = Arc::new((self.world)());
         let mut journal = CrashJournal::new((self.journal)(), plans.first().copied(), self.max_records);
         let mut points: Vec<Point> = Vec::new();
@@ -238,7 +242,7 @@ impl<'a, W> Crashes<'a, W> {
             match value {
                 Some(value) if number > plans.len() => {
                     let stopped = points.iter().all(|point| point.moment != Moment::Ended);
-                    return (End { stopped: points, value, world }, stopped);
+                    return (CrashEnd { stopped: points, value, world }, stopped);
                 }
                 Some(_) => points.push(Point { moment: Moment::Ended, ..point }),
                 None => points.push(point),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use levity::memory::{Conversations, Recall, Scope};
 use levity::prelude::*;
-use levity::serve::mcp::{ClientModel, Limits, McpServer};
+use levity::serve::mcp::{ClientModel, McpLimits, McpServer};
 use levity::serve::{AgentServer, Listener, RecallLibrary, Runs, TextPrompts};
 use levity::test::FunctionModel;
 
@@ -183,7 +183,7 @@ impl ServeMcp {
         end_left(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(percent) = self.reach.token_share() {
-            server = server.configure(|server| server.limits(Limits::default().token_share(percent)));
+            server = server.configure(|server| server.limits(McpLimits::default().token_share(percent)));
         }
         if let Some(about) = &self.about {
             server = server.description(about);

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::{ExpectedCall, Score};
-use crate::Call;
+use crate::TrialCall;
 
-pub(super) fn calls(expected: &[ExpectedCall], calls: &[Call], ordered: bool) -> Score {
+pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: bool) -> Score {
     if expected.len() != calls.len() {
         return Score::fail(format!("{} calls instead of {}", calls.len(), expected.len()));
     }
-    let mut left: Vec<&Call> = calls.iter().collect();
+    let mut left: Vec<&TrialCall> = calls.iter().collect();
     for expected in expected {
         let considered = if ordered { &left[..1] } else { &left[..] };
         match considered.iter().position(|call| expected.mismatch(call).is_none()) {
@@ -23,14 +23,14 @@ pub(super) fn calls(expected: &[ExpectedCall], calls: &[Call], ordered: bool) ->
 }
 
 /// The reason that none of the calls is the expected one; of the calls of that tool, if there is one.
-fn reason(expected: &ExpectedCall, calls: &[&Call]) -> String {
+fn reason(expected: &ExpectedCall, calls: &[&TrialCall]) -> String {
     let nearest = calls.iter().find(|call| call.name == expected.name).or(calls.first());
     nearest
         .and_then(|call| expected.mismatch(call))
         .unwrap_or_else(|| format!("`{}` was not called", expected.name))
 }
 
-pub(super) fn mismatch(expected: &ExpectedCall, call: &Call) -> Option<String> {
+pub(super) fn mismatch(expected: &ExpectedCall, call: &TrialCall) -> Option<String> {
     if call.name != expected.name {
         return Some(format!("`{}` was called instead of `{}`", call.name, expected.name));
     }

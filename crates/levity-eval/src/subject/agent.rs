@@ -12,7 +12,7 @@ use levity_loop::{Agent, AgentBuilder, Answer};
 use serde_json::Value;
 
 use super::Subject;
-use crate::{Call, Case, CaseMessage, ToolHost, ToolSession, Transcript};
+use crate::{Case, CaseMessage, ToolHost, ToolSession, Transcript, TrialCall};
 
 mod turns;
 
@@ -162,7 +162,7 @@ fn told(answer: &Answer, called: bool) -> Transcript {
 /// A tool of a case, which notes that it was called.
 struct NotingTool {
     spec: ToolSpec,
-    calls: Arc<Mutex<Vec<Call>>>,
+    calls: Arc<Mutex<Vec<TrialCall>>>,
 }
 
 #[async_trait]
@@ -172,7 +172,7 @@ impl Tool for NotingTool {
     }
 
     async fn call(&self, arguments: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let call = Call::new(&*self.spec.name, arguments);
+        let call = TrialCall::new(&*self.spec.name, arguments);
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         Ok(ToolOutput::text("done"))
     }

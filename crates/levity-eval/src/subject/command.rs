@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use crate::process::LineProcess;
-use crate::{AnsweredTurn, Call, Case, ToolHost, ToolSession, Transcript};
+use crate::{AnsweredTurn, Case, ToolHost, ToolSession, Transcript, TrialCall};
 
 /// The most calls that a program may ask for in one turn.
 const MAX_CALLS: usize = 200;
@@ -56,7 +56,7 @@ struct Process {
 
 /// A line of a program in a conversation.
 enum Line {
-    Call(Call),
+    Call(TrialCall),
     Answer(Box<Transcript>),
 }
 
@@ -241,7 +241,7 @@ async fn result(
     case: &Case,
     turn: usize,
     session: Option<&ToolSession>,
-    call: Call,
+    call: TrialCall,
 ) -> Result<Value, String> {
     let Some(session) = session else {
         return Err("the program asked for a call, and the tools of the case do not run".to_owned());

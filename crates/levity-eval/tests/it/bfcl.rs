@@ -1,7 +1,9 @@
 use std::fs;
 use std::path::Path;
 
-use levity_eval::{Call, Expectation, ExpectedCall, Header, Results, Selection, Transcript, Trial, bfcl};
+use levity_eval::{
+    Expectation, ExpectedCall, Header, Results, Selection, Transcript, Trial, TrialCall, bfcl,
+};
 use serde_json::{Value, json};
 
 /// A folder as the package has it, with `count` made-up cases in each of two categories.
@@ -189,7 +191,7 @@ async fn judge_in_python_imports_the_named_package_alone_and_sees_no_keys() {
     let mut results =
         Results::create(root.join("out"), &Header::new("bfcl", "x"), std::slice::from_ref(&case)).unwrap();
     let mut transcript = Transcript::new();
-    transcript.calls.push(Call::new("add", json!({})));
+    transcript.calls.push(TrialCall::new("add", json!({})));
     results.append(Trial::new(&case, "x", 0, transcript)).unwrap();
     let data = root.join("bfcl_eval/data");
     let scores = bfcl::judge("python3", Some(&data)).score(&results).await.unwrap();
@@ -218,7 +220,7 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
         let mut odd = calls.clone();
         match odd.first_mut() {
             Some(call) => call.arguments["zzz"] = json!(1),
-            None => odd.push(Call::new("zzz", json!({}))),
+            None => odd.push(TrialCall::new("zzz", json!({}))),
         }
         for (repetition, calls) in [(0, calls), (1, shorter), (2, odd)] {
             let mut transcript = Transcript::new();
@@ -249,10 +251,10 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
 }
 
 /// The first alternative of each argument.
-fn answer(expected: &ExpectedCall) -> Call {
+fn answer(expected: &ExpectedCall) -> TrialCall {
     let arguments = expected.arguments.iter();
     let arguments = arguments.filter_map(|(name, values)| Some((name.clone(), first(values)?)));
-    Call::new(&*expected.name, Value::Object(arguments.collect()))
+    TrialCall::new(&*expected.name, Value::Object(arguments.collect()))
 }
 
 fn first(values: &[Value]) -> Option<Value> {

@@ -1,4 +1,4 @@
-use levity_eval::{Call, Case, Check, Expectation, ExpectationCheck, ExpectedCall, Transcript};
+use levity_eval::{Case, Check, Expectation, ExpectationCheck, ExpectedCall, Transcript, TrialCall};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -48,7 +48,7 @@ fn arguments_have_alternatives() {
         for (name, value) in change {
             args[*name] = value.clone();
         }
-        expected.mismatch(&Call::new("book", args))
+        expected.mismatch(&TrialCall::new("book", args))
     };
     for fine in [
         vec![],
@@ -73,9 +73,11 @@ fn arguments_have_alternatives() {
     ] {
         assert!(fits(&[wrong]).unwrap().contains(reason), "{reason}");
     }
-    assert!(expected.mismatch(&Call::new("buy", json!({}))).unwrap().contains("instead of `book`"));
-    assert!(expected.mismatch(&Call::new("book", json!({"city": "SF CA"}))).unwrap().contains("is missing"));
-    assert!(expected.mismatch(&Call::new("book", json!("SF"))).unwrap().contains("no object"));
+    assert!(expected.mismatch(&TrialCall::new("buy", json!({}))).unwrap().contains("instead of `book`"));
+    assert!(
+        expected.mismatch(&TrialCall::new("book", json!({"city": "SF CA"}))).unwrap().contains("is missing")
+    );
+    assert!(expected.mismatch(&TrialCall::new("book", json!("SF"))).unwrap().contains("no object"));
 }
 
 #[test]

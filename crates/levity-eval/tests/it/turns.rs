@@ -5,8 +5,8 @@ use std::process::Command;
 
 use levity_core::{ModelErrorKind, Role};
 use levity_eval::{
-    AgentSubject, AnsweredTurn, Call, Case, CaseMessage, CaseTurn, Evaluation, Expectation, Header,
-    OfferedTool, Results, Selection, Subject, Transcript, Trial, bfcl,
+    AgentSubject, AnsweredTurn, Case, CaseMessage, CaseTurn, Evaluation, Expectation, Header, OfferedTool,
+    Results, Selection, Subject, Transcript, Trial, TrialCall, bfcl,
 };
 use levity_test::ScriptedModel;
 use serde_json::{Value, json};
@@ -409,9 +409,9 @@ async fn bfcl_judge_scores_the_state_after_each_turn() {
     let cases = bfcl::cases(&data, &["multi_turn_miss_func", "multi_turn_base"], Selection::new()).unwrap();
     let marker = folder.path().join("marker");
     let hostile = format!("__import__('os').mkdir('{}')", marker.display());
-    let open = |title: &str| Call::new("open_ticket", json!({"title": title}));
-    let clear = || Call::new("clear_tickets", json!({}));
-    let trials: Vec<(usize, Vec<Vec<Call>>, &str)> = vec![
+    let open = |title: &str| TrialCall::new("open_ticket", json!({"title": title}));
+    let clear = || TrialCall::new("clear_tickets", json!({}));
+    let trials: Vec<(usize, Vec<Vec<TrialCall>>, &str)> = vec![
         (0, vec![vec![open("rain")], vec![], vec![clear()], vec![]], ""),
         (
             0,
@@ -422,11 +422,11 @@ async fn bfcl_judge_scores_the_state_after_each_turn() {
         // What the trials before it did is forgotten.
         (0, vec![vec![open("rain")], vec![], vec![clear()], vec![]], ""),
         (1, vec![vec![open("f(x)")]], ""),
-        (1, vec![vec![Call::new("exec", json!({"title": hostile}))]], "no function `exec`"),
-        (1, vec![vec![Call::new(&*hostile, json!({}))]], "no function `__import__"),
-        (1, vec![vec![Call::new("_secret", json!({})), open("f(x)")]], "no function `_secret`"),
-        (1, vec![vec![Call::new("open_ticket", json!("f(x)"))]], "are no object"),
-        (1, vec![vec![Call::new("open_ticket", json!({format!("title=1, x={hostile}"): 1}))]], "state"),
+        (1, vec![vec![TrialCall::new("exec", json!({"title": hostile}))]], "no function `exec`"),
+        (1, vec![vec![TrialCall::new(&*hostile, json!({}))]], "no function `__import__"),
+        (1, vec![vec![TrialCall::new("_secret", json!({})), open("f(x)")]], "no function `_secret`"),
+        (1, vec![vec![TrialCall::new("open_ticket", json!("f(x)"))]], "are no object"),
+        (1, vec![vec![TrialCall::new("open_ticket", json!({format!("title=1, x={hostile}"): 1}))]], "state"),
         (1, vec![vec![open(&format!("' + {hostile} + '"))]], "state"),
         (1, vec![vec![open("\\' + 1 + '\\\n\u{0}\u{2028}"), clear(), open("f(x)")]], ""),
     ];
@@ -506,7 +506,7 @@ async fn bfcl_judge_runs_no_id_of_a_case() {
         std::slice::from_ref(&case),
     )
     .unwrap();
-    let turn = AnsweredTurn::new("", vec![Call::new("open_ticket", json!({"title": "rain"}))]);
+    let turn = AnsweredTurn::new("", vec![TrialCall::new("open_ticket", json!({"title": "rain"}))]);
     results.append(Trial::new(&case, "x", 0, Transcript::new().with_turn(turn))).unwrap();
     let scores = bfcl::judge("python3", Some(&data)).score(&results).await.unwrap();
     assert!(scores.scores[0].score.passed, "{scores:?}");

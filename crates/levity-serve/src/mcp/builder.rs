@@ -14,7 +14,7 @@ use super::parked::Parked;
 use super::seal::Seal;
 use super::server::{Inner, Offer};
 use super::tasks::Tasks;
-use super::{Changes, Completer, Handler, Limits, McpServer, Prompts, Resources, TaskSupport};
+use super::{Changes, Completer, Handler, McpLimits, McpServer, Prompts, Resources, TaskSupport};
 use crate::error::{Error, Result};
 use crate::quota::{Quota, TokenShare};
 
@@ -34,7 +34,7 @@ pub struct McpServerBuilder {
     prompts: Vec<Arc<dyn Prompts>>,
     completer: Option<Arc<dyn Completer>>,
     changes: Changes,
-    limits: Limits,
+    limits: McpLimits,
     world: Arc<dyn World>,
 }
 
@@ -55,7 +55,7 @@ impl McpServerBuilder {
             prompts: Vec::new(),
             completer: None,
             changes: Changes::new(),
-            limits: Limits::default(),
+            limits: McpLimits::default(),
             world: Arc::new(SystemWorld),
         }
     }
@@ -131,7 +131,7 @@ impl McpServerBuilder {
     }
 
     /// How much it takes from clients.
-    pub fn limits(mut self, limits: Limits) -> Self {
+    pub fn limits(mut self, limits: McpLimits) -> Self {
         self.limits = limits;
         self
     }

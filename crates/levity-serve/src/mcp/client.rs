@@ -41,7 +41,7 @@ pub struct ClientInfo {
 /// What a client can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Abilities {
+pub struct ClientAbilities {
     /// To have a person fill in a form.
     pub elicit: bool,
     /// To send a person to an address.
@@ -57,7 +57,7 @@ pub struct Abilities {
 /// How much something matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Level {
+pub enum ClientLogLevel {
     /// For who looks for a fault.
     Debug,
     /// As it should be.
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// What it can be asked for.
-    pub fn abilities(&self) -> Abilities {
+    pub fn abilities(&self) -> ClientAbilities {
         self.desk.able
     }
 
@@ -155,7 +155,7 @@ impl Client {
 
     /// Tells something, where the client wants to know things of this level. Nothing is waited for, and while the client
     /// does not listen, things are left out.
-    pub fn log(&self, level: Level, data: impl Into<Value>) {
+    pub fn log(&self, level: ClientLogLevel, data: impl Into<Value>) {
         if self.desk.tells(level) {
             self.desk.note(Note::Log { level, logger: None, data: data.into() });
         }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ask::{AskError, AskErrorKind};
-use super::client::{Abilities, ClientInfo, Level};
+use super::client::{ClientAbilities, ClientInfo, ClientLogLevel};
 
 /// How many questions wait to be put to the client; more wait for their turn.
 const ASKS: usize = 32;
@@ -28,7 +28,7 @@ pub(super) struct Desk {
     pub(super) level: Arc<AtomicU8>,
     /// Told when the work wants to go on as a task; nobody listens where it cannot.
     task: mpsc::Sender<oneshot::Sender<()>>,
-    pub(super) able: Abilities,
+    pub(super) able: ClientAbilities,
     pub(super) info: Option<ClientInfo>,
 }
 
@@ -50,13 +50,13 @@ pub(super) struct Asked {
 /// Word for the client.
 #[derive(Debug)]
 pub(super) enum Note {
-    Log { level: Level, logger: Option<String>, data: Value },
+    Log { level: ClientLogLevel, logger: Option<String>, data: Value },
     Progress { done: f64, total: Option<f64>, text: Option<String> },
 }
 
 impl Desk {
     pub(super) fn new(
-        able: Abilities,
+        able: ClientAbilities,
         info: Option<ClientInfo>,
         level: Arc<AtomicU8>,
         early: BTreeMap<String, Value>,
@@ -109,7 +109,7 @@ impl Desk {
         self.note(Note::Progress { done, total, text });
     }
 
-    pub(super) fn tells(&self, level: Level) -> bool {
+    pub(super) fn tells(&self, level: ClientLogLevel) -> bool {
         level as u8 >= self.level.load(Ordering::Relaxed)
     }
 

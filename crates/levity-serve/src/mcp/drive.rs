@@ -25,17 +25,17 @@ use tokio::task::JoinSet;
 
 use super::ask::{AskError, AskErrorKind};
 use super::desk::{Asked, Desk, Inbox, Note};
-use super::{Fault, Level, PromptReply, Reply};
+use super::{ClientLogLevel, HandlerReply, PromptReply, RequestError};
 
 /// What work ends with.
 #[derive(Debug)]
 pub(super) enum Product {
-    Tool(Reply),
+    Tool(HandlerReply),
     Prompt(PromptReply),
     Read(Vec<ResourceContent>),
 }
 
-pub(super) type Outcome = Result<Product, Fault>;
+pub(super) type Outcome = Result<Product, RequestError>;
 
 /// The work for one request, and what it wants of the client.
 pub(super) struct Case {
@@ -248,7 +248,7 @@ impl Future for Work {
     }
 }
 
-fn panicked() -> Fault {
+fn panicked() -> RequestError {
     ToolError::failed("it panicked").into()
 }
 
@@ -370,29 +370,29 @@ fn notification(note: Note, context: &RequestContext<RoleServer>) -> Option<Serv
     })
 }
 
-fn logging(level: Level) -> LoggingLevel {
+fn logging(level: ClientLogLevel) -> LoggingLevel {
     match level {
-        Level::Debug => LoggingLevel::Debug,
-        Level::Info => LoggingLevel::Info,
-        Level::Notice => LoggingLevel::Notice,
-        Level::Warning => LoggingLevel::Warning,
-        Level::Error => LoggingLevel::Error,
-        Level::Critical => LoggingLevel::Critical,
-        Level::Alert => LoggingLevel::Alert,
-        Level::Emergency => LoggingLevel::Emergency,
+        ClientLogLevel::Debug => LoggingLevel::Debug,
+        ClientLogLevel::Info => LoggingLevel::Info,
+        ClientLogLevel::Notice => LoggingLevel::Notice,
+        ClientLogLevel::Warning => LoggingLevel::Warning,
+        ClientLogLevel::Error => LoggingLevel::Error,
+        ClientLogLevel::Critical => LoggingLevel::Critical,
+        ClientLogLevel::Alert => LoggingLevel::Alert,
+        ClientLogLevel::Emergency => LoggingLevel::Emergency,
     }
 }
 
 /// The level from which on a client wants to know things.
-pub(super) fn level(level: LoggingLevel) -> Level {
+pub(super) fn level(level: LoggingLevel) -> ClientLogLevel {
     match level {
-        LoggingLevel::Debug => Level::Debug,
-        LoggingLevel::Info => Level::Info,
-        LoggingLevel::Notice => Level::Notice,
-        LoggingLevel::Warning => Level::Warning,
-        LoggingLevel::Error => Level::Error,
-        LoggingLevel::Critical => Level::Critical,
-        LoggingLevel::Alert => Level::Alert,
-        LoggingLevel::Emergency => Level::Emergency,
+        LoggingLevel::Debug => ClientLogLevel::Debug,
+        LoggingLevel::Info => ClientLogLevel::Info,
+        LoggingLevel::Notice => ClientLogLevel::Notice,
+        LoggingLevel::Warning => ClientLogLevel::Warning,
+        LoggingLevel::Error => ClientLogLevel::Error,
+        LoggingLevel::Critical => ClientLogLevel::Critical,
+        LoggingLevel::Alert => ClientLogLevel::Alert,
+        LoggingLevel::Emergency => ClientLogLevel::Emergency,
     }
 }

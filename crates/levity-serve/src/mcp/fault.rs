@@ -11,7 +11,7 @@ use super::ask::{AskError, AskErrorKind};
 /// What went wrong inside a tool is told to the model, as the tool's result; the rest is told to the program that asked, as an
 /// error of the protocol. A [`ToolError`] and an [`AskError`] become the right one by `?`.
 #[derive(Clone, Debug)]
-pub struct Fault(pub(super) Cause);
+pub struct RequestError(pub(super) Cause);
 
 #[derive(Clone, Debug)]
 pub(super) enum Cause {
@@ -23,7 +23,7 @@ pub(super) enum Cause {
     Asked(AskError),
 }
 
-impl Fault {
+impl RequestError {
     /// There is no such thing.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::RESOURCE_NOT_FOUND, message, None)
@@ -105,7 +105,7 @@ fn asked(error: &AskError, modern: bool) -> ErrorData {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Cause::Tool(error) => error.fmt(f),
@@ -115,7 +115,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {
+impl std::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0 {
             Cause::Tool(error) => error.source(),
@@ -124,13 +124,13 @@ impl std::error::Error for Fault {
     }
 }
 
-impl From<ToolError> for Fault {
+impl From<ToolError> for RequestError {
     fn from(error: ToolError) -> Self {
         Self(Cause::Tool(error))
     }
 }
 
-impl From<AskError> for Fault {
+impl From<AskError> for RequestError {
     fn from(error: AskError) -> Self {
         Self(Cause::Asked(error))
     }

@@ -3,13 +3,13 @@ use std::time::Duration;
 /// How much a server takes from its clients.
 ///
 /// ```
-/// use levity_serve::mcp::Limits;
-/// let limits = Limits::default().calls(16);
+/// use levity_serve::mcp::McpLimits;
+/// let limits = McpLimits::default().calls(16);
 /// assert_eq!(limits.line, 16 << 20);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct McpLimits {
     /// How long a line may be on stdio, in bytes. 16 MiB by default; a longer one is answered with an error.
     pub line: usize,
     /// How large the body of an HTTP request may be, in bytes. 4 MiB by default.
@@ -48,7 +48,7 @@ pub struct Limits {
     pub subscriptions: usize,
 }
 
-impl Default for Limits {
+impl Default for McpLimits {
     fn default() -> Self {
         Self {
             line: 16 << 20,
@@ -83,7 +83,7 @@ macro_rules! setters {
     )*};
 }
 
-impl Limits {
+impl McpLimits {
     setters!(
         line: usize, body: usize, body_time: Duration, arguments: usize, token_share: u8, calls: usize, tool: Duration, output: usize, page: usize, waiting: usize,
         answer: Duration, tasks: usize, task_life: Duration, sessions: usize, idle: Duration, listeners: usize, subscriptions: usize

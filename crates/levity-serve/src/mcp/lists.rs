@@ -6,7 +6,7 @@ use levity_rpc::mcp::Tool;
 
 use super::portable::portable;
 use super::server::Inner;
-use super::{Fault, Page, wire};
+use super::{Page, RequestError, wire};
 
 impl Inner {
     /// All tools. Those who listen are told when they are others than before.
@@ -35,7 +35,11 @@ impl Inner {
 }
 
 /// The part of `items` that `cursor` names, and where the next begins.
-pub(super) fn part<T: Clone>(items: &[T], cursor: Option<&str>, size: usize) -> Result<Page<T>, Fault> {
+pub(super) fn part<T: Clone>(
+    items: &[T],
+    cursor: Option<&str>,
+    size: usize,
+) -> Result<Page<T>, RequestError> {
     let start = match cursor {
         None => 0,
         Some(cursor) => cursor.parse().ok().filter(|at| *at <= items.len()).ok_or_else(unknown)?,
@@ -46,7 +50,7 @@ pub(super) fn part<T: Clone>(items: &[T], cursor: Option<&str>, size: usize) -> 
 }
 
 /// Which of several lists a cursor is about, and what it says there.
-pub(super) fn place(cursor: Option<&str>, lists: usize) -> Result<(usize, Option<String>), Fault> {
+pub(super) fn place(cursor: Option<&str>, lists: usize) -> Result<(usize, Option<String>), RequestError> {
     let Some(cursor) = cursor else { return Ok((0, None)) };
     let (at, rest) = cursor.split_once(':').ok_or_else(unknown)?;
     let at = at.parse().ok().filter(|at| *at < lists).ok_or_else(unknown)?;
@@ -66,8 +70,8 @@ pub(super) fn is_passed_over<T>(page: &Page<T>, at: usize, lists: usize) -> bool
     page.items.is_empty() && page.next.is_none() && at + 1 < lists
 }
 
-fn unknown() -> Fault {
-    Fault::invalid("`cursor` is not of this server; begin again without it")
+fn unknown() -> RequestError {
+    RequestError::invalid("`cursor` is not of this server; begin again without it")
 }
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ const MAX_TOKENS: u64 = 4096;
 ///
 /// ```
 /// use levity_core::{Message, Model as _, Request};
-/// use levity_serve::mcp::{Call, Fault, Reply};
+/// use levity_serve::mcp::{HandlerCall, RequestError, HandlerReply};
 ///
-/// async fn summarise(call: Call) -> Result<Reply, Fault> {
+/// async fn summarise(call: HandlerCall) -> Result<HandlerReply, RequestError> {
 ///     let model = call.client.model().prefer("small");
 ///     let request = Request::new().with_message(Message::user("Sum it up: ..."));
-///     let reply = model.complete(request).await.map_err(|error| Fault::failed(error.to_string()))?;
-///     Ok(Reply::text(reply.message.text()))
+///     let reply = model.complete(request).await.map_err(|error| RequestError::failed(error.to_string()))?;
+///     Ok(HandlerReply::text(reply.message.text()))
 /// }
 /// ```
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use levity_core::{CallId, CancelToken, Progress, ToolSpec};
 use serde_json::Value;
 
-use super::{Client, Fault, Reply, TaskSupport};
+use super::{Client, HandlerReply, RequestError, TaskSupport};
 
 /// A tool that also talks to who calls it.
 ///
@@ -15,13 +15,13 @@ use super::{Client, Fault, Reply, TaskSupport};
 /// - `spec` always returns the same. It goes to clients as it was written.
 /// - `call` is only given arguments that match the input schema.
 /// - Dropping the future of `call` cancels it. That happens when the client takes the call back, goes away, or does not
-///   answer a question within [`Limits::answer`](super::Limits::answer).
+///   answer a question within [`McpLimits::answer`](super::McpLimits::answer).
 /// - Between a question and its answer the future may be polled by another task than before.
 ///
 /// ```
 /// use async_trait::async_trait;
 /// use levity_core::ToolSpec;
-/// use levity_serve::mcp::{Call, ElicitForm, ElicitReply, Fault, Handler, Reply};
+/// use levity_serve::mcp::{HandlerCall, ElicitForm, ElicitReply, RequestError, Handler, HandlerReply};
 /// use serde_json::json;
 ///
 /// struct Order(ToolSpec);
@@ -32,13 +32,13 @@ use super::{Client, Fault, Reply, TaskSupport};
 ///         &self.0
 ///     }
 ///
-///     async fn call(&self, call: Call) -> Result<Reply, Fault> {
+///     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
 ///         let form = ElicitForm::new("Order a pizza?", json!({
 ///             "type": "object", "properties": {"size": {"type": "string", "enum": ["small", "large"]}}, "required": ["size"],
 ///         }));
 ///         match call.client.elicit(form).await? {
-///             ElicitReply::Accept(choice) => Ok(Reply::text(format!("A {} one is on its way.", choice["size"]))),
-///             _ => Ok(Reply::text("Nothing was ordered.")),
+///             ElicitReply::Accept(choice) => Ok(HandlerReply::text(format!("A {} one is on its way.", choice["size"]))),
+///             _ => Ok(HandlerReply::text("Nothing was ordered.")),
 ///         }
 ///     }
 /// }
@@ -56,8 +56,8 @@ pub trait Handler: Send + Sync {
     /// Does the work.
     ///
     /// # Errors
-    /// A [`ToolError`](levity_core::ToolError) is told to the model, and any other [`Fault`] to the program that called.
-    async fn call(&self, call: Call) -> Result<Reply, Fault>;
+    /// A [`ToolError`](levity_core::ToolError) is told to the model, and any other [`RequestError`] to the program that called.
+    async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError>;
 }
 
 #[async_trait]
@@ -71,7 +71,7 @@ impl<H: Handler + ?Sized> Handler for Arc<H> {
         (**self).task_support()
     }
 
-    async fn call(&self, call: Call) -> Result<Reply, Fault> {
+    async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
         (**self).call(call).await
     }
 }
@@ -79,7 +79,7 @@ impl<H: Handler + ?Sized> Handler for Arc<H> {
 /// A call of a [`Handler`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Call {
+pub struct HandlerCall {
     /// The arguments.
     pub args: Value,
     /// An id of this server's for the call.

@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Fault;
+use super::RequestError;
 use super::drive::Case;
 use super::seal::{Seal, Ticket};
 use crate::access::Caller;
@@ -75,8 +75,9 @@ impl Parked {
         caller: &Caller,
         mut waiting: Waiting,
         requests: InputRequests,
-    ) -> Result<InputRequiredResult, Fault> {
-        let full = |_| Fault::busy("too many calls wait for answers of their clients; try again later");
+    ) -> Result<InputRequiredResult, RequestError> {
+        let full =
+            |_| RequestError::busy("too many calls wait for answers of their clients; try again later");
         waiting.place = Some(self.places.take(caller).map_err(full)?);
         let mut all = self.all();
         waiting.ticket.round = waiting.ticket.round.wrapping_add(1);
@@ -94,20 +95,22 @@ impl Parked {
     ///
     /// # Errors
     /// When there is none: it is a stranger's, was used before, came too late, or is about another request.
-    pub(super) fn take(&self, state: &str, subject: Subject) -> Result<Waiting, Fault> {
-        let ticket =
-            self.seal.open(state).ok_or_else(|| Fault::invalid("`requestState` is not of this server"))?;
+    pub(super) fn take(&self, state: &str, subject: Subject) -> Result<Waiting, RequestError> {
+        let ticket = self
+            .seal
+            .open(state)
+            .ok_or_else(|| RequestError::invalid("`requestState` is not of this server"))?;
         let mut all = self.all();
         let waiting = all.get(&ticket.id).filter(|waiting| waiting.ticket == ticket);
         let waiting = waiting.ok_or_else(|| {
-            Fault::invalid("`requestState` was used before, or came too late; call again without it")
+            RequestError::invalid("`requestState` was used before, or came too late; call again without it")
         })?;
         if waiting.subject != subject {
-            return Err(Fault::invalid("`requestState` belongs to another request"));
+            return Err(RequestError::invalid("`requestState` belongs to another request"));
         }
         let waiting = all.remove(&ticket.id);
         drop(all);
-        let mut waiting = waiting.ok_or_else(|| Fault::invalid("`requestState` was used before"))?;
+        let mut waiting = waiting.ok_or_else(|| RequestError::invalid("`requestState` was used before"))?;
         waiting.place = None;
         waiting.waits.send_replace(false);
         Ok(waiting)

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use levity_mcp::{Prompt, Resource, ResourceContent, ResourceTemplate};
 
-use super::{Client, Fault, PromptReply};
+use super::{Client, PromptReply, RequestError};
 use crate::access::Caller;
 
 /// A part of a list, and where it goes on.
@@ -32,26 +32,26 @@ impl<T> Page<T> {
 ///
 /// # Contract
 /// - `cursor` is what the page before said as `next`, as it may come back from a client that changed it.
-/// - `read` of what is not there fails with [`Fault::not_found`]; then others are asked, if the server has others.
+/// - `read` of what is not there fails with [`RequestError::not_found`]; then others are asked, if the server has others.
 #[async_trait]
 pub trait Resources: Send + Sync {
     /// What there is.
-    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, Fault>;
+    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError>;
 
     /// What there is for this caller; the same for all by default. `read` is to give a caller nothing that is not listed for it.
-    async fn list_for(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page<Resource>, Fault> {
+    async fn list_for(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
         let _ = caller;
         self.list(cursor).await
     }
 
     /// What there is beside it, under addresses with gaps.
-    async fn templates(&self, cursor: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {
+    async fn templates(&self, cursor: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
         let _ = cursor;
         Ok(Page::all([]))
     }
 
     /// Reads.
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, Fault>;
+    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError>;
 
     /// Whether [`Changes::resource`](super::Changes::resource) tells when one of them changes. It does not, by default.
     fn tells_updates(&self) -> bool {
@@ -73,13 +73,13 @@ pub struct ResourceAsk {
 #[async_trait]
 pub trait Prompts: Send + Sync {
     /// What there is.
-    async fn list(&self, cursor: Option<&str>) -> Result<Page<Prompt>, Fault>;
+    async fn list(&self, cursor: Option<&str>) -> Result<Page<Prompt>, RequestError>;
 
     /// Fills one in.
     ///
     /// # Errors
-    /// [`Fault::not_found`] when there is none of that name; then others are asked, if the server has others.
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, Fault>;
+    /// [`RequestError::not_found`] when there is none of that name; then others are asked, if the server has others.
+    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError>;
 }
 
 /// A wish for a prompt.
@@ -98,7 +98,7 @@ pub struct PromptAsk {
 #[async_trait]
 pub trait Completer: Send + Sync {
     /// What may go there, the likeliest first.
-    async fn complete(&self, completing: Completing) -> Result<Completion, Fault>;
+    async fn complete(&self, completing: Completing) -> Result<Completion, RequestError>;
 }
 
 /// What is being typed.

@@ -59,20 +59,20 @@ impl From<Content> for Block {
 /// What a [`Handler`](super::Handler) returns.
 ///
 /// ```
-/// use levity_serve::mcp::{Reply, Resource};
-/// let reply = Reply::text("Two files:").with(Resource::new("file:///a", "a")).with(Resource::new("file:///b", "b"));
+/// use levity_serve::mcp::{HandlerReply, Resource};
+/// let reply = HandlerReply::text("Two files:").with(Resource::new("file:///a", "a")).with(Resource::new("file:///b", "b"));
 /// assert_eq!(reply.content.len(), 3);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Reply {
+pub struct HandlerReply {
     /// What is shown. Where it is empty, the value is shown as JSON.
     pub content: Vec<Block>,
     /// The output as a value.
     pub value: Option<Value>,
 }
 
-impl Reply {
+impl HandlerReply {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Block::Text(text.into())], value: None }
@@ -91,7 +91,7 @@ impl Reply {
     }
 }
 
-impl From<ToolOutput> for Reply {
+impl From<ToolOutput> for HandlerReply {
     fn from(output: ToolOutput) -> Self {
         Self { content: output.content.into_iter().map(Block::from).collect(), value: output.value }
     }

@@ -20,7 +20,10 @@ use super::desk::{Desk, Inbox};
 use super::drive::{self, Case, Outcome, Product, Step};
 use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
-use super::{Abilities, Call, Client, ClientInfo, Fault, PromptAsk, Reply, ResourceAsk, TaskSupport, wire};
+use super::{
+    Client, ClientAbilities, ClientInfo, HandlerCall, HandlerReply, PromptAsk, RequestError, ResourceAsk,
+    TaskSupport, wire,
+};
 use crate::access::{Caller, TokenScope};
 use crate::quota::Permit;
 use crate::shown::{SHOWN_ARGS, ShownArgs, visible};
@@ -50,11 +53,11 @@ impl Sent {
     }
 
     /// The answers, looked at.
-    fn answers(&mut self) -> Result<InputResponses, Fault> {
+    fn answers(&mut self) -> Result<InputResponses, RequestError> {
         let answers = self.answers.take().unwrap_or_default();
         match answers.values().all(Value::is_object) {
             true => Ok(answers),
-            false => Err(Fault::invalid("an answer in `inputResponses` is no object")),
+            false => Err(RequestError::invalid("an answer in `inputResponses` is no object")),
         }
     }
 }
@@ -87,7 +90,7 @@ impl Session {
     }
 
     /// Refuses a caller that may only read, unless the tool only reads.
-    fn may_call(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), Fault> {
+    fn may_call(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), RequestError> {
         let caller = self.caller(context);
         let reads = match self.inner.offers.get(name) {
             Some(offer) => offer.handler.spec().hints.class == EffectClass::ReadOnly,
@@ -99,7 +102,7 @@ impl Session {
                 .any(|spec| spec.name == name && spec.hints.class == EffectClass::ReadOnly),
         };
         let scope = if reads { TokenScope::Read } else { TokenScope::Run };
-        if caller.may(scope) { Ok(()) } else { Err(Fault::forbidden(caller.missing(scope))) }
+        if caller.may(scope) { Ok(()) } else { Err(RequestError::forbidden(caller.missing(scope))) }
     }
 
     async fn offered(
@@ -107,13 +110,13 @@ impl Session {
         call: ToolCall,
         mut sent: Sent,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Fault> {
+    ) -> Result<CallToolResponse, RequestError> {
         let Some(offer) = self.inner.offers.get(&call.name) else { return Err(no_tool(&call.name)) };
         let args = offer.arguments.of(&call)?.into_owned();
         let (handler, limit, world) = (offer.handler.clone(), offer.limit, self.inner.world.clone());
         let (id, subject) = (call.id, ("tools/call", &*call.name, &call.args));
         let begin = |client: Client, cancel: CancelToken| async move {
-            let call = Call { args, id, progress: client.listener(), client, cancel };
+            let call = HandlerCall { args, id, progress: client.listener(), client, cancel };
             within(&*world, limit, handler.call(call)).await.map(Product::Tool)
         };
         let support = offer.handler.task_support();
@@ -138,7 +141,7 @@ impl Session {
         call: ToolCall,
         sent: Sent,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Fault> {
+    ) -> Result<CallToolResponse, RequestError> {
         let dispatcher = &self.inner.dispatcher;
         if dispatcher.registry().get(&call.name).is_none() {
             return Err(no_tool(&call.name));
@@ -183,7 +186,7 @@ impl Session {
                 }
             }
             let data = json!({ "uri": wanted });
-            Err(Fault::not_found(format!("there is no resource `{}`", short(&wanted))).with_data(data))
+            Err(RequestError::not_found(format!("there is no resource `{}`", short(&wanted))).with_data(data))
         };
         match self.work(("resources/read", &uri, &()), sent, &context, begin).await {
             Ok(Answer::Product(Product::Read(contents))) => Ok(wire::read(contents).into()),
@@ -212,7 +215,7 @@ impl Session {
                     other => return other.map(Product::Prompt),
                 }
             }
-            Err(Fault::invalid(format!("there is no prompt `{}`", short(&wanted))))
+            Err(RequestError::invalid(format!("there is no prompt `{}`", short(&wanted))))
         };
         match self.work(("prompts/get", &name, &args), sent, &context, begin).await {
             Ok(Answer::Product(Product::Prompt(reply))) => Ok(wire::prompt(reply).into()),
@@ -229,7 +232,7 @@ impl Session {
         mut sent: Sent,
         context: &RequestContext<RoleServer>,
         begin: impl FnOnce(Client, CancelToken) -> F,
-    ) -> Result<Answer, Fault>
+    ) -> Result<Answer, RequestError>
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
@@ -268,7 +271,7 @@ impl Session {
         subject: Subject,
         answers: InputResponses,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Waiting, Fault> {
+    ) -> Result<Waiting, RequestError> {
         let mut waiting = self.inner.parked.take(state, subject)?;
         waiting.case.desk.level.store(asked_level(context), Ordering::Relaxed);
         waiting.case.answer(answers);
@@ -343,7 +346,7 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
             true => Err(ToolError::new(ToolErrorKind::Failed, result.text()).into()),
             false => {
                 let content = result.content.into_iter().map(Into::into).collect();
-                Ok(Product::Tool(Reply { content, value: result.value }))
+                Ok(Product::Tool(HandlerReply { content, value: result.value }))
             }
         },
         Dispatched::NeedsApproval { reason } | Dispatched::Unknown { reason } => {
@@ -353,7 +356,7 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
 }
 
 /// Asks the person at the client.
-async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), Fault> {
+async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), RequestError> {
     if !client.caller().may(TokenScope::Approve) {
         let message = format!("{reason}, and {}", client.caller().missing(TokenScope::Approve));
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
@@ -382,8 +385,8 @@ async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), F
 async fn within(
     world: &dyn World,
     limit: Option<Duration>,
-    work: impl Future<Output = Result<Reply, Fault>>,
-) -> Result<Reply, Fault> {
+    work: impl Future<Output = Result<HandlerReply, RequestError>>,
+) -> Result<HandlerReply, RequestError> {
     let Some(limit) = limit else { return work.await };
     tokio::select! {
         outcome = work => outcome,
@@ -394,7 +397,7 @@ async fn within(
     }
 }
 
-fn tool_response(answer: Answer) -> Result<CallToolResponse, Fault> {
+fn tool_response(answer: Answer) -> Result<CallToolResponse, RequestError> {
     match answer {
         Answer::Product(Product::Tool(reply)) => Ok(wire::replied(reply).into()),
         Answer::Asks(asks) => Ok(asks.into()),
@@ -407,16 +410,16 @@ fn knows_tasks(context: &RequestContext<RoleServer>) -> bool {
     context.client_capabilities().is_some_and(|can| can.supports_tasks())
 }
 
-fn needs_tasks() -> Fault {
+fn needs_tasks() -> RequestError {
     let needed = ClientCapabilities::builder().enable_tasks().build();
-    Fault::lacks(needed)
+    RequestError::lacks(needed)
 }
 
-fn able(context: &RequestContext<RoleServer>) -> Abilities {
-    let Some(can) = context.client_capabilities() else { return Abilities::default() };
+fn able(context: &RequestContext<RoleServer>) -> ClientAbilities {
+    let Some(can) = context.client_capabilities() else { return ClientAbilities::default() };
     let elicit = can.elicitation.as_ref();
     let url = elicit.is_some_and(|elicit| elicit.url.is_some());
-    Abilities {
+    ClientAbilities {
         // A client that names no kind means forms.
         elicit: elicit.is_some_and(|elicit| elicit.form.is_some() || !url),
         elicit_url: url,
@@ -431,19 +434,19 @@ fn info(context: &RequestContext<RoleServer>) -> Option<ClientInfo> {
     Some(ClientInfo { name: info.name, version: info.version, title: info.title })
 }
 
-fn no_tool(name: &str) -> Fault {
-    Fault::invalid(format!("there is no tool `{}`; `tools/list` names those there are", short(name)))
+fn no_tool(name: &str) -> RequestError {
+    RequestError::invalid(format!("there is no tool `{}`; `tools/list` names those there are", short(name)))
 }
 
 fn short(name: &str) -> String {
     name.chars().take(128).collect()
 }
 
-fn cancelled() -> Fault {
-    Fault::failed("the request was cancelled")
+fn cancelled() -> RequestError {
+    RequestError::failed("the request was cancelled")
 }
 
 /// A ticket is about one request, so its case ends with what that request asked for.
-fn mixed_up() -> Fault {
-    Fault::failed("the request ended with what another asked for")
+fn mixed_up() -> RequestError {
+    RequestError::failed("the request ended with what another asked for")
 }

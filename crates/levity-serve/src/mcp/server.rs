@@ -15,7 +15,7 @@ use super::lines::Lines;
 use super::parked::Parked;
 use super::session::Session;
 use super::tasks::Tasks;
-use super::{Changes, Completer, Fault, Handler, Limits, Prompts, Resources};
+use super::{Changes, Completer, Handler, McpLimits, Prompts, RequestError, Resources};
 use crate::access::Caller;
 use crate::error::{Error, Result};
 use crate::listen::Listener;
@@ -39,7 +39,7 @@ pub(super) struct Inner {
     pub(super) prompts: Vec<Arc<dyn Prompts>>,
     pub(super) completer: Option<Arc<dyn Completer>>,
     pub(super) changes: Changes,
-    pub(super) limits: Limits,
+    pub(super) limits: McpLimits,
     pub(super) world: Arc<dyn World>,
     pub(super) parked: Arc<Parked>,
     pub(super) tasks: Arc<Tasks>,
@@ -141,13 +141,14 @@ impl fmt::Debug for McpServer {
 
 impl Inner {
     /// A place among those that are worked on.
-    pub(super) fn place(&self, caller: &Caller) -> Result<Permit, Fault> {
-        self.calls.take(caller).map_err(|_| Fault::busy("the server is busy; try again in a moment"))
+    pub(super) fn place(&self, caller: &Caller) -> Result<Permit, RequestError> {
+        self.calls.take(caller).map_err(|_| RequestError::busy("the server is busy; try again in a moment"))
     }
 
     /// Room for the arguments of a call, for as long as it is worked on.
-    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Permit, Fault> {
-        let busy = |_| Fault::busy("calls with much to read are being worked on; try again in a moment");
+    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Permit, RequestError> {
+        let busy =
+            |_| RequestError::busy("calls with much to read are being worked on; try again in a moment");
         self.arguments.take_many(caller, bytes).map_err(busy)
     }
 

@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use super::changes::{Ear, News};
 use super::drive;
 use super::server::Inner;
-use super::{Completing, Fault, Level, lists, wire};
+use super::{ClientLogLevel, Completing, RequestError, lists, wire};
 use crate::access::Caller;
 
 /// How often sources are asked whether they have other tools.
@@ -49,7 +49,7 @@ pub(super) struct Session {
 impl Session {
     /// A session of the owner, who started this program.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
-        let level = Arc::new(AtomicU8::new(Level::Info as u8));
+        let level = Arc::new(AtomicU8::new(ClientLogLevel::Info as u8));
         Self { inner, level, local: true, ear: Mutex::default(), tasks: Mutex::default() }
     }
 
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// Begins to tell the client of changes, unless that has begun.
-    fn listen(&self, caller: &Caller, peer: Peer<RoleServer>) -> Result<Arc<Ear>, Fault> {
+    fn listen(&self, caller: &Caller, peer: Peer<RoleServer>) -> Result<Arc<Ear>, RequestError> {
         let mut place = self.ear.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ear) = place.as_ref() {
             return Ok(ear.clone());
@@ -87,14 +87,14 @@ impl Session {
     async fn own<T>(
         &self,
         context: &RequestContext<RoleServer>,
-        work: impl Future<Output = Result<T, Fault>>,
+        work: impl Future<Output = Result<T, RequestError>>,
     ) -> Result<T, ErrorData> {
         let _place = self.inner.place(&self.caller(context)).map_err(error)?;
         let limit = self.inner.limits.tool;
         let done = tokio::select! {
-            done = AssertUnwindSafe(work).catch_unwind() => done.map_err(|_| Fault::failed("it panicked")),
-            () = context.ct.cancelled() => Err(Fault::failed("the request was cancelled")),
-            () = self.inner.world.sleep(limit) => Err(Fault::failed(format!("it was not done within {limit:?}"))),
+            done = AssertUnwindSafe(work).catch_unwind() => done.map_err(|_| RequestError::failed("it panicked")),
+            () = context.ct.cancelled() => Err(RequestError::failed("the request was cancelled")),
+            () = self.inner.world.sleep(limit) => Err(RequestError::failed(format!("it was not done within {limit:?}"))),
         };
         done.and_then(|done| done).map_err(error)
     }
@@ -114,11 +114,11 @@ pub(super) fn no_method(method: &str) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None)
 }
 
-fn ear(inner: &Inner, caller: &Caller) -> Result<Arc<Ear>, Fault> {
+fn ear(inner: &Inner, caller: &Caller) -> Result<Arc<Ear>, RequestError> {
     let ear = inner.listeners.take(caller).map(|place| inner.changes.listen(place));
     // The tools that there are now are those that the next are compared with.
     inner.tools();
-    ear.map_err(|_| Fault::busy("too many clients listen for changes; try again later"))
+    ear.map_err(|_| RequestError::busy("too many clients listen for changes; try again later"))
 }
 
 /// Waits for a change; sources do not tell by themselves.
@@ -413,7 +413,7 @@ impl ServerHandler for Session {
         if ear.subscribe(request.uri, most) {
             return Ok(());
         }
-        Err(error(Fault::busy(format!(
+        Err(error(RequestError::busy(format!(
             "no more than {most} addresses can be subscribed to; give one up first"
         ))))
     }
@@ -463,7 +463,7 @@ impl Session {
     }
 }
 
-fn error(fault: Fault) -> ErrorData {
+fn error(fault: RequestError) -> ErrorData {
     fault.into_error(true)
 }
 

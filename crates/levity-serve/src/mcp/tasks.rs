@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::desk::Note;
 use super::drive::{Case, Event, Outcome, Product};
-use super::{Fault, wire};
+use super::{RequestError, wire};
 use crate::access::{Caller, TokenScope};
 use crate::quota::{Permit, Quota};
 
@@ -97,8 +97,13 @@ impl Tasks {
     ///
     /// # Errors
     /// When there are too many tasks already, of this caller or of all.
-    pub(super) fn start(self: &Arc<Self>, caller: Caller, case: Case) -> Result<CallToolResponse, Fault> {
-        let id = new_id().ok_or_else(|| Fault::failed("the system has no randomness for a task id"))?;
+    pub(super) fn start(
+        self: &Arc<Self>,
+        caller: Caller,
+        case: Case,
+    ) -> Result<CallToolResponse, RequestError> {
+        let id =
+            new_id().ok_or_else(|| RequestError::failed("the system has no randomness for a task id"))?;
         let now = self.world.now();
         let life = u64::try_from(self.life.as_millis()).unwrap_or(u64::MAX);
         let task = Task::new(&id, TaskStatus::Working, now.to_string(), now.to_string())
@@ -106,7 +111,7 @@ impl Tasks {
             .with_poll_interval_ms(u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX));
         let state = Arc::new(Mutex::new(State { task: task.clone(), payload: TaskPayload::Working }));
         let (commands, commanded) = mpsc::channel(COMMANDS);
-        let full = |_| Fault::busy("too many tasks are under way or kept; try again later");
+        let full = |_| RequestError::busy("too many tasks are under way or kept; try again later");
         let place = self.places.take(&caller).map_err(full)?;
         self.all().insert(id.clone(), Entry { caller, _place: place, state: state.clone(), commands });
         let driver = Driver { tasks: Arc::downgrade(self), world: self.world.clone(), state };
@@ -120,7 +125,7 @@ impl Tasks {
     ///
     /// # Errors
     /// When there is no such task.
-    pub(super) fn get(&self, caller: &Caller, id: &str) -> Result<GetTaskResult, Fault> {
+    pub(super) fn get(&self, caller: &Caller, id: &str) -> Result<GetTaskResult, RequestError> {
         let state = self.find(caller, id, |entry| entry.state.clone())?;
         let state = lock(&state);
         Ok(GetTaskResult::new(DetailedTask::new(state.task.clone(), state.payload.clone())))
@@ -135,9 +140,9 @@ impl Tasks {
         caller: &Caller,
         id: &str,
         answers: InputResponses,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), RequestError> {
         if answers.values().any(|answer| !answer.is_object()) {
-            return Err(Fault::invalid("an answer in `inputResponses` is no object"));
+            return Err(RequestError::invalid("an answer in `inputResponses` is no object"));
         }
         self.command(caller, id, |done| Command::Answer(answers, done)).await
     }
@@ -146,7 +151,7 @@ impl Tasks {
     ///
     /// # Errors
     /// When there is no such task.
-    pub(super) async fn cancel(&self, caller: &Caller, id: &str) -> Result<(), Fault> {
+    pub(super) async fn cancel(&self, caller: &Caller, id: &str) -> Result<(), RequestError> {
         self.command(caller, id, Command::Cancel).await
     }
 
@@ -155,7 +160,7 @@ impl Tasks {
         caller: &Caller,
         id: &str,
         command: impl FnOnce(oneshot::Sender<()>) -> Command,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), RequestError> {
         let commands = self.find(caller, id, |entry| entry.commands.clone())?;
         let (done, carried_out) = oneshot::channel();
         // A driver whose time is over takes no commands, and its task is about to be forgotten.
@@ -166,7 +171,7 @@ impl Tasks {
     }
 
     /// Takes something of a task that this caller reaches.
-    fn find<T>(&self, caller: &Caller, id: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, Fault> {
+    fn find<T>(&self, caller: &Caller, id: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, RequestError> {
         let all = self.all();
         let reached = |entry: &&Entry| caller.may(TokenScope::Admin) || entry.caller.name() == caller.name();
         all.get(id).filter(reached).map(take).ok_or_else(|| unknown(id))
@@ -274,9 +279,9 @@ fn ended(outcome: Outcome) -> TaskPayload {
     let failed = |error: &ErrorData| TaskPayload::Failed { error: object(error) };
     match outcome {
         Ok(Product::Tool(reply)) => TaskPayload::Completed { result: object(&wire::replied(reply)) },
-        Ok(_) => {
-            failed(&Fault::failed("the task ended with what another request asked for").into_error(true))
-        }
+        Ok(_) => failed(
+            &RequestError::failed("the task ended with what another request asked for").into_error(true),
+        ),
         Err(fault) => match fault.into_tool_error(true) {
             Ok(error) => TaskPayload::Completed { result: object(&wire::failed(&error)) },
             Err(error) => failed(&error),
@@ -298,9 +303,11 @@ fn new_id() -> Option<String> {
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn unknown(id: &str) -> Fault {
+fn unknown(id: &str) -> RequestError {
     let id: String = id.chars().take(64).collect();
-    Fault::invalid(format!("there is no task `{id}`; it may have been kept for as long as its `ttlMs` said"))
+    RequestError::invalid(format!(
+        "there is no task `{id}`; it may have been kept for as long as its `ttlMs` said"
+    ))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Block, PromptReply, Reply};
+use super::{Block, HandlerReply, PromptReply};
 
 /// A tool as clients are told of it; nothing where it cannot be told.
 pub(super) fn tool(spec: &ToolSpec, input: &Value, output: Option<&Value>) -> Option<Tool> {
@@ -45,7 +45,7 @@ pub(super) fn same<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::to_value(value).and_then(serde_json::from_value).ok()
 }
 
-pub(super) fn replied(reply: Reply) -> CallToolResult {
+pub(super) fn replied(reply: HandlerReply) -> CallToolResult {
     result(reply.content.into_iter().map(block).collect(), reply.value, false)
 }
 

@@ -3,7 +3,7 @@ use levity_core::{RunId, RunQuery, RunSummary};
 
 use crate::access::Caller;
 use crate::error::Error;
-use crate::mcp::{Fault, Page, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
+use crate::mcp::{Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
 use crate::runs::Runs;
 
 /// What addresses of runs begin with.
@@ -24,9 +24,9 @@ impl RunLogs {
         Self { runs }
     }
 
-    async fn log(&self, caller: &Caller, run: &RunId) -> Result<String, Fault> {
+    async fn log(&self, caller: &Caller, run: &RunId) -> Result<String, RequestError> {
         let told = self.runs.told(caller, run, MOST).await.map_err(|error| match error {
-            Error::JournalBusy { .. } => Fault::busy(error.to_string()),
+            Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
             _ => gone(run),
         })?;
         let mut text = Vec::new();
@@ -34,41 +34,41 @@ impl RunLogs {
             text.extend_from_slice(line);
             text.push(b'\n');
         }
-        String::from_utf8(text).map_err(|_| Fault::failed("the log is not text"))
+        String::from_utf8(text).map_err(|_| RequestError::failed("the log is not text"))
     }
 }
 
-fn gone(run: &RunId) -> Fault {
-    Fault::not_found(format!("there is no log of a run `{run}` here"))
+fn gone(run: &RunId) -> RequestError {
+    RequestError::not_found(format!("there is no log of a run `{run}` here"))
 }
 
 #[async_trait]
 impl Resources for RunLogs {
-    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, Fault> {
+    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
         self.list_for(&Caller::owner(), cursor).await
     }
 
-    async fn list_for(&self, caller: &Caller, _: Option<&str>) -> Result<Page<Resource>, Fault> {
+    async fn list_for(&self, caller: &Caller, _: Option<&str>) -> Result<Page<Resource>, RequestError> {
         let query = RunQuery::new().roots().newest_first();
         let whose = caller.clone();
         let runs = self.runs.newest(caller, query, LISTED, move |run| whose.owns(run.run.as_str())).await;
         let runs = runs.map_err(|error| match error {
-            Error::JournalBusy { .. } => Fault::busy(error.to_string()),
-            _ => Fault::failed("the runs cannot be listed"),
+            Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
+            _ => RequestError::failed("the runs cannot be listed"),
         })?;
         Ok(Page::all(runs.iter().map(shown)))
     }
 
-    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {
+    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
         let template = ResourceTemplate::new(format!("{URL}{{run}}"), "run")
             .with_description("What a run has told, one JSON object on a line.")
             .with_mime(KIND);
         Ok(Page::all([template]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, Fault> {
+    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(run) = ask.uri.strip_prefix(URL) else {
-            return Err(Fault::not_found(format!("there is nothing at `{}`", ask.uri)));
+            return Err(RequestError::not_found(format!("there is nothing at `{}`", ask.uri)));
         };
         let caller = ask.client.caller();
         let text = self.log(caller, &RunId::new(caller.own(run))).await?;

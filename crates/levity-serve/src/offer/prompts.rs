@@ -4,7 +4,7 @@ use std::path::Path;
 use async_trait::async_trait;
 
 use crate::error::{Error, Result};
-use crate::mcp::{Fault, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts};
+use crate::mcp::{Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError};
 
 /// Prompts that are texts with gaps: `{{name}}` is filled in with what a person chose for `name`.
 ///
@@ -141,13 +141,14 @@ impl Text {
         prompt
     }
 
-    fn filled(&self, args: &BTreeMap<String, String>) -> Result<String, Fault> {
+    fn filled(&self, args: &BTreeMap<String, String>) -> Result<String, RequestError> {
         let mut text = String::new();
         for (before, gap) in pieces(&self.template) {
             text.push_str(before);
             if let Some(gap) = gap {
-                let value =
-                    args.get(gap).ok_or_else(|| Fault::invalid(format!("the prompt needs `{gap}`")))?;
+                let value = args
+                    .get(gap)
+                    .ok_or_else(|| RequestError::invalid(format!("the prompt needs `{gap}`")))?;
                 text.push_str(value);
             }
         }
@@ -157,13 +158,13 @@ impl Text {
 
 #[async_trait]
 impl Prompts for TextPrompts {
-    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, Fault> {
+    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, RequestError> {
         Ok(Page::all(self.0.iter().map(|(name, text)| text.shown(name))))
     }
 
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, Fault> {
+    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
         let Some(text) = self.0.get(&ask.name) else {
-            return Err(Fault::not_found(format!("there is no prompt `{}`", ask.name)));
+            return Err(RequestError::not_found(format!("there is no prompt `{}`", ask.name)));
         };
         Ok(PromptReply::user(text.filled(&ask.args)?).with_description(text.description.as_str()))
     }

@@ -17,7 +17,9 @@ use tokio::sync::watch;
 use super::words::{News, noted};
 use crate::access::{Caller, TokenScope};
 use crate::error::Error;
-use crate::mcp::{Call, Client, ClientModel, ElicitForm, ElicitReply, Fault, Handler, Reply};
+use crate::mcp::{
+    Client, ClientModel, ElicitForm, ElicitReply, Handler, HandlerCall, HandlerReply, RequestError,
+};
 use crate::runner::Runner;
 use crate::runs::{LiveRun, NewRun, RunOutcome, Runs};
 use crate::shown::{ShownArgs, visible};
@@ -174,7 +176,7 @@ impl Query {
         client: &Client,
         news: &Arc<watch::Sender<News>>,
         history: &Histories,
-    ) -> Result<(Arc<LiveRun>, Option<ConversationId>), Fault> {
+    ) -> Result<(Arc<LiveRun>, Option<ConversationId>), RequestError> {
         self.runs.check_prompt(&args.prompt).map_err(|error| wrong(&error.to_string()))?;
         let session = self.session(args.session_id, client.caller())?;
         let (told, history) = (news.clone(), history.clone());
@@ -209,7 +211,11 @@ impl Query {
     }
 
     /// The conversation that is meant: the one that was named, or a new one.
-    fn session(&self, named: Option<String>, caller: &Caller) -> Result<Option<ConversationId>, Fault> {
+    fn session(
+        &self,
+        named: Option<String>,
+        caller: &Caller,
+    ) -> Result<Option<ConversationId>, RequestError> {
         let keeps = self.runs.talks();
         let own = |id: &str| ConversationId::new(caller.own(id));
         match named {
@@ -231,11 +237,11 @@ fn is_session(id: &str, caller: &Caller) -> bool {
     !id.is_empty() && id.len() <= LONGEST_SESSION && id.bytes().all(plain) && fits
 }
 
-fn wrong(message: &str) -> Fault {
+fn wrong(message: &str) -> RequestError {
     ToolError::new(ToolErrorKind::InvalidArgs, message).into()
 }
 
-fn refused(error: Error) -> Fault {
+fn refused(error: Error) -> RequestError {
     let failed = ToolError::failed(error.to_string()).with_retryable(error.is_retryable());
     match error {
         Error::Run { cause, .. } => failed.with_source(cause).into(),
@@ -249,7 +255,7 @@ impl Handler for Query {
         &self.spec
     }
 
-    async fn call(&self, call: Call) -> Result<Reply, Fault> {
+    async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
         let args = Args::deserialize(&call.args).map_err(|error| wrong(&json_problem(&error)))?;
         let (news, heard) = watch::channel(News::default());
         let history = args.include_messages.then(Arc::<Mutex<History>>::default);
@@ -274,7 +280,7 @@ impl Drop for Leash {
 }
 
 /// Tells the client how far a run is, has it asked what the run asks, and waits for the end.
-async fn follow(run: &LiveRun, call: &Call, mut heard: watch::Receiver<News>) -> RunOutcome {
+async fn follow(run: &LiveRun, call: &HandlerCall, mut heard: watch::Receiver<News>) -> RunOutcome {
     let mut deciding = FuturesUnordered::new();
     let mut asked: Vec<Ask> = Vec::new();
     let mut outcome = std::pin::pin!(run.outcome());
@@ -376,7 +382,7 @@ fn reply(
     session: Option<&ConversationId>,
     outcome: &RunOutcome,
     history: &Histories,
-) -> Result<Reply, Fault> {
+) -> Result<HandlerReply, RequestError> {
     match outcome {
         RunOutcome::Ended(ending) if ending.status.is_answer() => {
             let mut value = told(run, session, ending);
@@ -386,7 +392,7 @@ fn reply(
                 value["messages"] = std::mem::take(&mut history.messages).into_iter().collect();
                 value["messages_left_out"] = history.left_out.into();
             }
-            Ok(Reply { value: Some(value), ..Reply::text(ending.text.clone()) })
+            Ok(HandlerReply { value: Some(value), ..HandlerReply::text(ending.text.clone()) })
         }
         RunOutcome::Ended(ending) => {
             let reached = match ending.text.trim() {

@@ -10,7 +10,7 @@ use levity_swarm::{
     Coordinator, Delegation, Move, PlannedBy, ReportStatus, Swarm, SwarmAnswer, SwarmDetails, SwarmNotice,
     SwarmProgress, Worker,
 };
-use levity_test::crash::{Crashes, Life, Tally};
+use levity_test::crash::{CrashTally, Crashes, Life};
 use levity_test::{FunctionModel, ScriptedModel, conformance};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -107,7 +107,7 @@ fn crew(pattern: Steps, pilot: ScriptedModel, watch: ScriptedModel) -> Swarm {
 }
 
 /// Three who answer and then vote; the cook fails once with each task.
-pub(crate) fn voters(runtime: &Runtime, world: &Arc<Tally>) -> Swarm {
+pub(crate) fn voters(runtime: &Runtime, world: &Arc<CrashTally>) -> Swarm {
     let voter = |name: &'static str, whom: &'static str| {
         let world = world.clone();
         let model = FunctionModel::new(move |request| {
@@ -148,7 +148,7 @@ fn shown(finished: &SwarmAnswer) -> Vec<String> {
 
 #[tokio::test]
 async fn own_pattern_stopped_after_every_record_comes_to_the_same() {
-    let live = async |life: Life<Arc<Tally>>| {
+    let live = async |life: Life<Arc<CrashTally>>| {
         let runtime = Runtime::new().with_journal(life.journal.clone());
         let swarm = voters(&runtime, &life.world);
         let run = match life.knows("r").await {
@@ -157,7 +157,7 @@ async fn own_pattern_stopped_after_every_record_comes_to_the_same() {
         };
         shown(&run.await.unwrap())
     };
-    let report = Crashes::new(MemoryJournal::new).world(Arc::<Tally>::default).run(live).await;
+    let report = Crashes::new(MemoryJournal::new).world(Arc::<CrashTally>::default).run(live).await;
     report.assert_same();
     assert_eq!(report.whole.value.last().unwrap(), "Complete cook says so.");
     assert!(report.stops.len() > 50, "{}", report.stops.len());

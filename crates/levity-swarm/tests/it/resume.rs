@@ -13,7 +13,7 @@ use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
     BusMessage, Delegation, Error, Router, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput, Worker, WorkerMemory,
 };
-use levity_test::crash::{Crashes, Life, Tally};
+use levity_test::crash::{CrashTally, Crashes, Life};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
 use serde_json::json;
 use tokio::time::timeout;
@@ -60,11 +60,11 @@ fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
 }
 
 /// A worker that tells the world when it is asked and what its tools do.
-fn worker(name: &'static str, world: &Arc<Tally>) -> Worker {
+fn worker(name: &'static str, world: &Arc<CrashTally>) -> Worker {
     Worker::new(name, format!("The {name}."), agent(name, world)).retries(u32::from(name == "flaky"))
 }
 
-fn model(name: &'static str, world: &Arc<Tally>) -> FunctionModel {
+fn model(name: &'static str, world: &Arc<CrashTally>) -> FunctionModel {
     let world = world.clone();
     FunctionModel::new(move |request| {
         world.did("model");
@@ -72,7 +72,7 @@ fn model(name: &'static str, world: &Arc<Tally>) -> FunctionModel {
     })
 }
 
-fn agent(name: &'static str, world: &Arc<Tally>) -> Agent {
+fn agent(name: &'static str, world: &Arc<CrashTally>) -> Agent {
     let tool = |name: &'static str, hints| {
         let world = world.clone();
         let tool = RecordingTool::new(name, move |_| {
@@ -86,13 +86,13 @@ fn agent(name: &'static str, world: &Arc<Tally>) -> Agent {
 }
 
 /// Two workers, one of whom asks before it sends something.
-fn crew(world: &Arc<Tally>) -> Swarm {
+fn crew(world: &Arc<CrashTally>) -> Swarm {
     let swarm = Swarm::builder(Router::new(model("router", world)));
     swarm.worker(worker("pilot", world)).worker(worker("watch", world)).build().unwrap()
 }
 
 /// A swarm one of whose workers is a swarm, and one of those asks before it sends something.
-fn builder(runtime: &Runtime, world: &Arc<Tally>) -> SwarmBuilder {
+fn builder(runtime: &Runtime, world: &Arc<CrashTally>) -> SwarmBuilder {
     let inner = crew(world);
     Swarm::builder(Router::new(model("router", world)))
         .worker(worker("scout", world).memory(WorkerMemory::Run))
@@ -104,7 +104,7 @@ fn builder(runtime: &Runtime, world: &Arc<Tally>) -> SwarmBuilder {
         .runtime(runtime.clone())
 }
 
-fn swarm(runtime: &Runtime, world: &Arc<Tally>) -> Swarm {
+fn swarm(runtime: &Runtime, world: &Arc<CrashTally>) -> Swarm {
     builder(runtime, world).build().unwrap()
 }
 
@@ -137,7 +137,7 @@ async fn allow_all(mut handle: RunHandle<Swarm>) -> Result<SwarmAnswer, Error> {
     handle.await
 }
 
-async fn live(life: Life<Arc<Tally>>) -> Vec<String> {
+async fn live(life: Life<Arc<CrashTally>>) -> Vec<String> {
     let runtime = Runtime::new().with_journal(life.journal.clone());
     let swarm = swarm(&runtime, &life.world);
     let run = match life.knows("r").await {
@@ -149,7 +149,7 @@ async fn live(life: Life<Arc<Tally>>) -> Vec<String> {
 
 #[tokio::test]
 async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
-    let report = Crashes::new(MemoryJournal::new).world(Arc::<Tally>::default).run(live).await;
+    let report = Crashes::new(MemoryJournal::new).world(Arc::<CrashTally>::default).run(live).await;
     report.assert_same();
     assert!(report.stops.len() > 100, "{}", report.stops.len());
     let whole = report.whole.world.all();
@@ -237,7 +237,7 @@ async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
 
 #[tokio::test]
 async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
-    let life = async |life: Life<Arc<Tally>>| {
+    let life = async |life: Life<Arc<CrashTally>>| {
         let runtime = Runtime::new().with_journal(life.journal.clone());
         let lead = ScriptedModel::new()
             .call("ask_crew", json!({"task": "Do it all."}))
@@ -260,7 +260,7 @@ async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
             answer.history().calls().map(|(_, result)| result.text().into_owned()).collect();
         (answer.text().to_owned(), results)
     };
-    let report = Crashes::new(MemoryJournal::new).world(Arc::<Tally>::default).run(life).await;
+    let report = Crashes::new(MemoryJournal::new).world(Arc::<CrashTally>::default).run(life).await;
     report.assert_same();
     assert_eq!(report.whole.value.1, ["All is done."]);
     assert!(report.stops.iter().all(|end| end.world.ever("send") <= 1));

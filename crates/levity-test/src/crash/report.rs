@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use levity_core::RunId;
 
-use super::Tally;
+use super::CrashTally;
 
 /// How many differences are told.
 const TOLD: usize = 5;
@@ -11,11 +11,11 @@ const TOLD: usize = 5;
 /// How a scenario ended, undisturbed and after each stop.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Report<T, W = Tally> {
+pub struct Report<T, W = CrashTally> {
     /// Undisturbed.
-    pub whole: End<T, W>,
+    pub whole: CrashEnd<T, W>,
     /// After each stop, in the order of the records.
-    pub stops: Vec<End<T, W>>,
+    pub stops: Vec<CrashEnd<T, W>>,
 }
 
 impl<T, W> Report<T, W> {
@@ -36,12 +36,12 @@ impl<T, W> Report<T, W> {
     /// # Panics
     /// When it is not; the message names the records, and what was found.
     #[track_caller]
-    pub fn assert_same_by<K: PartialEq + Debug>(&self, what: impl Fn(&End<T, W>) -> K) -> &Self {
+    pub fn assert_same_by<K: PartialEq + Debug>(&self, what: impl Fn(&CrashEnd<T, W>) -> K) -> &Self {
         self.compare(what)
     }
 
     #[track_caller]
-    fn compare<'a, K: PartialEq + Debug>(&'a self, what: impl Fn(&'a End<T, W>) -> K) -> &'a Self {
+    fn compare<'a, K: PartialEq + Debug>(&'a self, what: impl Fn(&'a CrashEnd<T, W>) -> K) -> &'a Self {
         let expected = what(&self.whole);
         let others: Vec<_> = self.stops.iter().map(|end| (end, what(end))).collect();
         let others: Vec<_> = others.into_iter().filter(|(_, found)| *found != expected).collect();
@@ -60,7 +60,7 @@ impl<T, W> Report<T, W> {
 /// How a scenario ended. Shown as text, it says where it was stopped before.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct End<T, W = Tally> {
+pub struct CrashEnd<T, W = CrashTally> {
     /// Where it was stopped: not at all, once, or in each of its lives but the last.
     pub stopped: Vec<Point>,
     /// What it returned at last.
@@ -69,7 +69,7 @@ pub struct End<T, W = Tally> {
     pub world: Arc<W>,
 }
 
-impl<T, W> Display for End<T, W> {
+impl<T, W> Display for CrashEnd<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&told(&self.stopped))
     }

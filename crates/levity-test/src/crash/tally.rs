@@ -4,15 +4,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Counts what was done, by name.
 ///
 /// ```
-/// # use levity_test::crash::Tally;
-/// let tally = Tally::new();
+/// # use levity_test::crash::CrashTally;
+/// let tally = CrashTally::new();
 /// tally.did("book");
 /// tally.undid("book");
 /// tally.did("book");
 /// assert_eq!((tally.left("book"), tally.ever("book")), (1, 2));
 /// ```
 #[derive(Debug, Default)]
-pub struct Tally(Mutex<BTreeMap<String, Count>>);
+pub struct CrashTally(Mutex<BTreeMap<String, Count>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
@@ -20,7 +20,7 @@ struct Count {
     ever: usize,
 }
 
-impl Tally {
+impl CrashTally {
     /// Nothing was done yet.
     pub fn new() -> Self {
         Self::default()

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use levity_core::{Message, Model as _, Request, ToolSpec};
 use levity_serve::mcp::{
-    AskErrorKind, Call, ElicitForm, ElicitReply, Fault, Level, Limits, McpServer, Reply, SampleAsk,
+    AskErrorKind, ClientLogLevel, ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits, McpServer,
+    RequestError, SampleAsk,
 };
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
@@ -22,8 +23,8 @@ fn form() -> ElicitForm {
     ElicitForm::new("Who?", schema)
 }
 
-async fn who(call: Call) -> Result<Reply, Fault> {
-    Ok(Reply::text(match call.client.elicit(form()).await? {
+async fn who(call: HandlerCall) -> Result<HandlerReply, RequestError> {
+    Ok(HandlerReply::text(match call.client.elicit(form()).await? {
         ElicitReply::Accept(said) => format!("{} is {}", said["name"], said["age"]),
         other => format!("{other:?}"),
     }))
@@ -129,7 +130,7 @@ async fn what_is_asked_at_once_is_asked_together() {
         let client = &call.client;
         let sample = client.sample(SampleAsk::new("Hello", 5));
         let (name, reply, roots) = tokio::join!(client.elicit(form()), sample, client.roots());
-        Ok(Reply::text(format!(
+        Ok(HandlerReply::text(format!(
             "{} {} {}",
             matches!(name?, ElicitReply::Accept(_)),
             reply?.model,
@@ -143,7 +144,7 @@ async fn what_is_asked_at_once_is_asked_together() {
             let client = call.client.clone();
             tasks.spawn(async move { client.elicit(form()).await.is_ok() });
         }
-        Ok(Reply::text(tasks.join_all().await.iter().all(|done| *done).to_string()))
+        Ok(HandlerReply::text(tasks.join_all().await.iter().all(|done| *done).to_string()))
     });
     let server = builder().offer(talk).offer(spread).build().unwrap();
     let say = |method: &str, _: &Value| match method {
@@ -175,9 +176,10 @@ async fn the_clients_model_is_one_of_ours() {
             .with_system("Be brief.")
             .with_message(Message::user("Weather?"))
             .with_tools([Arc::new(ToolSpec::new("weather", "Tells it."))]);
-        let response = model.complete(request).await.map_err(|error| Fault::failed(error.to_string()))?;
+        let response =
+            model.complete(request).await.map_err(|error| RequestError::failed(error.to_string()))?;
         let calls: Vec<_> = response.message.calls().map(|call| call.name.clone()).collect();
-        Ok(Reply::text(format!("{:?} {calls:?}", response.finish)))
+        Ok(HandlerReply::text(format!("{:?} {calls:?}", response.finish)))
     });
     let server = builder().offer(talk).build().unwrap();
     for era in ERAS {
@@ -205,9 +207,9 @@ async fn the_clients_model_is_one_of_ours() {
 #[tokio::test]
 async fn logs_go_to_those_who_want_them() {
     let talk = Talk::new("log", |call| async move {
-        call.client.log(Level::Debug, "small");
-        call.client.log(Level::Warning, json!({"what": "large"}));
-        Ok(Reply::text("done"))
+        call.client.log(ClientLogLevel::Debug, "small");
+        call.client.log(ClientLogLevel::Warning, json!({"what": "large"}));
+        Ok(HandlerReply::text("done"))
     });
     let server = builder().offer(talk).build().unwrap();
     let told = |peer: &mut Peer| -> Vec<Value> {
@@ -281,7 +283,7 @@ async fn an_answer_belongs_to_one_question() {
 async fn a_named_question_can_be_answered_in_advance() {
     let talk = Talk::new("who", |call| async move {
         let reply = call.client.named("who").elicit(form()).await?;
-        Ok(Reply::text(format!("{}", matches!(reply, ElicitReply::Accept(_)))))
+        Ok(HandlerReply::text(format!("{}", matches!(reply, ElicitReply::Accept(_)))))
     });
     let server = builder().offer(talk).build().unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
@@ -290,7 +292,7 @@ async fn a_named_question_can_be_answered_in_advance() {
     assert_eq!(text(&peer.ask("tools/call", early).await), "true");
 }
 
-fn waiting(limits: Limits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> McpServer {
+fn waiting(limits: McpLimits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> McpServer {
     struct Gone(Arc<Notify>);
 
     impl Drop for Gone {
@@ -313,7 +315,7 @@ fn waiting(limits: Limits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> McpS
 #[tokio::test]
 async fn who_does_not_answer_is_not_waited_for() {
     let (world, gone) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
-    let limits = Limits::default().answer(Duration::from_secs(60)).waiting(2);
+    let limits = McpLimits::default().answer(Duration::from_secs(60)).waiting(2);
     let server = waiting(limits, &world, &gone);
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("who", json!({})).await);
@@ -354,7 +356,7 @@ async fn what_waits_goes_on_by_itself() {
                 goes.notify_one();
             };
             let (answer, ()) = tokio::join!(call.client.elicit(form()), beside);
-            Ok(Reply::text(format!("{}", answer.is_ok())))
+            Ok(HandlerReply::text(format!("{}", answer.is_ok())))
         }
     });
     let server = builder().offer(talk).build().unwrap();
@@ -376,10 +378,10 @@ async fn what_ends_while_it_waits_is_not_kept_for_ever() {
                 _ = call.client.elicit(form()) => {}
                 () = ends.notified() => {}
             }
-            Ok(Reply::text("done"))
+            Ok(HandlerReply::text("done"))
         }
     });
-    let limits = Limits::default().answer(Duration::from_secs(60)).waiting(1);
+    let limits = McpLimits::default().answer(Duration::from_secs(60)).waiting(1);
     let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("brief", json!({})).await);
@@ -402,12 +404,12 @@ async fn a_question_that_nobody_waits_for_is_taken_back() {
         let ends = ends.clone();
         async move {
             tokio::select! {
-                _ = call.client.elicit(form()) => Ok(Reply::text("late")),
-                () = ends.notified() => Ok(Reply::text("done")),
+                _ = call.client.elicit(form()) => Ok(HandlerReply::text("late")),
+                () = ends.notified() => Ok(HandlerReply::text("done")),
             }
         }
     });
-    let limits = Limits::default().answer(Duration::from_secs(60));
+    let limits = McpLimits::default().answer(Duration::from_secs(60));
     let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, all()).await;
     for (why, said) in [("ended", "done"), ("late", "late")] {

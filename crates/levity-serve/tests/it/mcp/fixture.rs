@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use levity_core::{Tool, ToolSource, ToolSpec};
 use levity_serve::mcp::{
-    Call, Completer, Completing, Completion, Fault, Handler, McpServer, McpServerBuilder, Page, Prompt,
-    PromptArgument, PromptAsk, PromptReply, Prompts, Reply, Resource, ResourceAsk, ResourceContent,
-    ResourceTemplate, Resources, TaskSupport,
+    Completer, Completing, Completion, Handler, HandlerCall, HandlerReply, McpServer, McpServerBuilder, Page,
+    Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError, Resource, ResourceAsk,
+    ResourceContent, ResourceTemplate, Resources, TaskSupport,
 };
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -27,19 +27,19 @@ pub(super) enum Era {
 
 pub(super) const ERAS: [Era; 2] = [Era::Old, Era::New];
 
-type Work = Pin<Box<dyn Future<Output = Result<Reply, Fault>> + Send>>;
+type Work = Pin<Box<dyn Future<Output = Result<HandlerReply, RequestError>> + Send>>;
 
 /// A tool that talks to its client, made of a function.
 pub(super) struct Talk {
     spec: ToolSpec,
     tasks: TaskSupport,
-    work: Box<dyn Fn(Call) -> Work + Send + Sync>,
+    work: Box<dyn Fn(HandlerCall) -> Work + Send + Sync>,
 }
 
 impl Talk {
-    pub(super) fn new<F>(name: &str, work: impl Fn(Call) -> F + Send + Sync + 'static) -> Self
+    pub(super) fn new<F>(name: &str, work: impl Fn(HandlerCall) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<Reply, Fault>> + Send + 'static,
+        F: Future<Output = Result<HandlerReply, RequestError>> + Send + 'static,
     {
         let spec = ToolSpec::new(name, "For tests.").with_input(json!({"type": "object"}));
         let tasks = TaskSupport::Forbidden;
@@ -67,7 +67,7 @@ impl Handler for Talk {
         self.tasks
     }
 
-    async fn call(&self, call: Call) -> Result<Reply, Fault> {
+    async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
         (self.work)(call).await
     }
 }
@@ -77,25 +77,25 @@ pub(super) struct Shelf(pub(super) usize);
 
 #[async_trait]
 impl Resources for Shelf {
-    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, Fault> {
+    async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
         let from: usize =
-            cursor.unwrap_or("0").parse().map_err(|_| Fault::invalid("`cursor` is no number"))?;
+            cursor.unwrap_or("0").parse().map_err(|_| RequestError::invalid("`cursor` is no number"))?;
         let to = (from + 2).min(self.0);
         let items = (from..to)
             .map(|at| Resource::new(format!("page://{at}"), format!("page {at}")).with_mime("text/plain"));
         Ok(if to < self.0 { Page::part(items, to.to_string()) } else { Page::all(items) })
     }
 
-    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, Fault> {
+    async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
         Ok(Page::all([ResourceTemplate::new("page://{number}", "page")]))
     }
 
-    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, Fault> {
+    async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let at = ask.uri.strip_prefix("page://").and_then(|at| at.parse::<usize>().ok());
         match at.filter(|at| *at < self.0) {
             Some(13) => panic!("of all pages, this one"),
             Some(at) => Ok(vec![ResourceContent::text(ask.uri, format!("This is page {at}."))]),
-            None => Err(Fault::not_found("there is no such page")),
+            None => Err(RequestError::not_found("there is no such page")),
         }
     }
 
@@ -108,24 +108,24 @@ pub(super) struct Greetings;
 
 #[async_trait]
 impl Prompts for Greetings {
-    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, Fault> {
+    async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, RequestError> {
         Ok(Page::all([Prompt::new("greet")
             .with_description("Greets.")
             .with_argument(PromptArgument::required("name"))]))
     }
 
-    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, Fault> {
+    async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
         match (&*ask.name, ask.args.get("name")) {
             ("greet", Some(name)) => Ok(PromptReply::user(format!("Greet {name}."))),
-            ("greet", None) => Err(Fault::invalid("`name` is missing")),
-            _ => Err(Fault::not_found("there is no such prompt")),
+            ("greet", None) => Err(RequestError::invalid("`name` is missing")),
+            _ => Err(RequestError::not_found("there is no such prompt")),
         }
     }
 }
 
 #[async_trait]
 impl Completer for Greetings {
-    async fn complete(&self, completing: Completing) -> Result<Completion, Fault> {
+    async fn complete(&self, completing: Completing) -> Result<Completion, RequestError> {
         let all = (0..150).map(|at| format!("{}{at}", completing.value));
         Ok(Completion::new(all).with_total(150))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::ToolOutput;
-use levity_serve::mcp::{Limits, McpServer, Reply};
+use levity_serve::mcp::{HandlerReply, McpLimits, McpServer};
 use levity_test::RecordingTool;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -84,7 +84,7 @@ async fn wrong_types_are_errors() {
 
 #[tokio::test]
 async fn a_line_that_is_too_long_is_refused_by_its_id() {
-    let server = builder().tool(echo()).limits(Limits::default().line(64 << 10)).build().unwrap();
+    let server = builder().tool(echo()).limits(McpLimits::default().line(64 << 10)).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     let long = "x".repeat(1 << 20);
     let first = format!(
@@ -107,7 +107,7 @@ async fn a_line_that_is_too_long_is_refused_by_its_id() {
 
 #[tokio::test]
 async fn a_last_line_that_is_too_long_and_lacks_its_end_is_refused_by_its_id() {
-    let server = builder().tool(echo()).limits(Limits::default().line(64 << 10)).build().unwrap();
+    let server = builder().tool(echo()).limits(McpLimits::default().line(64 << 10)).build().unwrap();
     let long = "x".repeat(1 << 20);
     let line = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"x":"{long}"}}}}"#);
     let (mut there, here) = tokio::io::duplex(4096);
@@ -123,7 +123,7 @@ async fn a_line_without_an_end_takes_no_memory() {
     if !crate::is_alone("mcp::hostile::a_line_without_an_end_takes_no_memory") {
         return;
     }
-    let server = builder().tool(echo()).limits(Limits::default().line(1 << 20)).build().unwrap();
+    let server = builder().tool(echo()).limits(McpLimits::default().line(1 << 20)).build().unwrap();
     let (mut here, there) = tokio::io::duplex(1 << 20);
     let (read, write) = tokio::io::split(there);
     let serving = async move { server.serve(read, write).await };
@@ -171,10 +171,10 @@ async fn more_calls_than_there_may_be_are_told_to_come_back() {
         let goes = goes.clone();
         async move {
             goes.notified().await;
-            Ok(Reply::text("gone"))
+            Ok(HandlerReply::text("gone"))
         }
     });
-    let server = builder().offer(talk).tool(echo()).limits(Limits::default().calls(3)).build().unwrap();
+    let server = builder().offer(talk).tool(echo()).limits(McpLimits::default().calls(3)).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     for _ in 0..3 {
         peer.send("tools/call", json!({"name": "wait"})).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::ToolOutput;
-use levity_serve::mcp::{ElicitForm, ElicitReply, Level, Limits, McpServer, Reply};
+use levity_serve::mcp::{ClientLogLevel, ElicitForm, ElicitReply, HandlerReply, McpLimits, McpServer};
 use levity_serve::{AccessControl, Token};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
         async move {
             begins.notify_one();
             goes.notified().await;
-            Ok(Reply::text("done"))
+            Ok(HandlerReply::text("done"))
         }
     });
     (talk, begun, go)
@@ -83,7 +83,7 @@ async fn strangers_stay_outside() {
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused() {
-    let server = builder().tool(echo()).limits(Limits::default().body(64 << 10)).build().unwrap();
+    let server = builder().tool(echo()).limits(McpLimits::default().body(64 << 10)).build().unwrap();
     let site = Site::open(&server).await;
     for (method, headers, body, status) in [
         ("POST", vec![], "{", 400),
@@ -112,7 +112,7 @@ async fn what_makes_no_sense_is_refused() {
 #[tokio::test]
 async fn sessions_have_a_limit_and_an_end() {
     let world = Arc::new(ManualWorld::new());
-    let limits = Limits::default().sessions(3).idle(Duration::from_secs(600));
+    let limits = McpLimits::default().sessions(3).idle(Duration::from_secs(600));
     let server = builder().tool(echo()).limits(limits).world(world.clone()).build().unwrap();
     let site = Site::open(&server).await;
     let mut sessions = Vec::new();
@@ -142,7 +142,7 @@ async fn sessions_have_a_limit_and_an_end() {
 #[tokio::test]
 async fn sessions_that_nobody_uses_end_though_nobody_comes() {
     let world = Arc::new(ManualWorld::new());
-    let limits = Limits::default().idle(Duration::from_secs(60));
+    let limits = McpLimits::default().idle(Duration::from_secs(60));
     let server = builder().tool(echo()).limits(limits).world(world.clone()).build().unwrap();
     let site = Site::open(&server).await;
     let session = site.session().await.unwrap();
@@ -162,7 +162,7 @@ async fn sessions_that_nobody_uses_end_though_nobody_comes() {
 async fn a_session_that_is_worked_for_is_not_idle() {
     let world = Arc::new(ManualWorld::new());
     let (talk, begun, go) = waiting();
-    let limits = Limits::default().sessions(1).idle(Duration::from_secs(60));
+    let limits = McpLimits::default().sessions(1).idle(Duration::from_secs(60));
     let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
     let site = Site::open(&server).await;
     let session = site.session().await.unwrap();
@@ -222,13 +222,13 @@ async fn who_comes_back_for_nothing_is_told() {
 #[tokio::test]
 async fn questions_go_where_their_call_came_from() {
     let talk = Talk::new("who", |call| async move {
-        call.client.log(Level::Info, "asking");
+        call.client.log(ClientLogLevel::Info, "asking");
         let form =
             ElicitForm::new("Who?", json!({"type": "object", "properties": {"name": {"type": "string"}}}));
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move { call.client.elicit(form).await });
         let said = tasks.join_next().await.unwrap().unwrap()?;
-        Ok(Reply::text(format!("{}", matches!(said, ElicitReply::Accept(_)))))
+        Ok(HandlerReply::text(format!("{}", matches!(said, ElicitReply::Accept(_)))))
     });
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "t", "version": "0"}});
@@ -260,7 +260,7 @@ async fn questions_of_today_go_by_results() {
     let talk = Talk::new("who", |call| async move {
         let form =
             ElicitForm::new("Who?", json!({"type": "object", "properties": {"name": {"type": "string"}}}));
-        Ok(Reply::text(format!("{:?}", call.client.named("who").elicit(form).await?)))
+        Ok(HandlerReply::text(format!("{:?}", call.client.named("who").elicit(form).await?)))
     });
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let asked = site.modern("tools/call", json!({"name": "who", "arguments": {}})).await.message();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::ToolOutput;
-use levity_serve::mcp::{Limits, McpServer, Reply};
+use levity_serve::mcp::{HandlerReply, McpLimits, McpServer};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ async fn a_server_names_itself_and_says_what_it_can() {
 
 #[tokio::test]
 async fn lists_come_in_parts() {
-    let mut many = builder().resources(Shelf(5)).resources(Shelf(3)).limits(Limits::default().page(7));
+    let mut many = builder().resources(Shelf(5)).resources(Shelf(3)).limits(McpLimits::default().page(7));
     for at in 0..20 {
         many = many.tool(RecordingTool::new(format!("tool-{at:02}"), |_| Ok(ToolOutput::text(""))));
     }
@@ -143,7 +143,7 @@ async fn changes_are_told() {
         call.client.changes().resources();
         call.client.changes().resource("page://1");
         call.client.changes().resource("page://2");
-        Ok(Reply::text("done"))
+        Ok(HandlerReply::text("done"))
     });
     let server = builder().offer(talk).resources(Shelf(5)).prompts(Greetings).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
@@ -197,7 +197,7 @@ async fn tools_that_come_are_told_and_can_be_called() {
 
 #[tokio::test]
 async fn listeners_and_subscriptions_have_a_limit() {
-    let limits = Limits::default().listeners(1).subscriptions(2);
+    let limits = McpLimits::default().listeners(1).subscriptions(2);
     let server = builder().resources(Shelf(5)).limits(limits).build().unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     for (at, fits) in [(0, true), (1, true), (1, true), (2, false)] {

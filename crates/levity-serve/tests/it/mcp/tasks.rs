@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{CancelToken, ToolError};
-use levity_serve::mcp::{Call, ElicitForm, ElicitReply, Fault, Limits, McpServer, Reply, TaskSupport};
+use levity_serve::mcp::{
+    ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits, McpServer, RequestError, TaskSupport,
+};
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -20,7 +22,7 @@ fn form() -> ElicitForm {
     ElicitForm::new("Who?", schema)
 }
 
-async fn named(call: Call, name: &str) -> Result<String, Fault> {
+async fn named(call: HandlerCall, name: &str) -> Result<String, RequestError> {
     match call.client.named(name).elicit(form()).await? {
         ElicitReply::Accept(said) => Ok(said["name"].as_str().unwrap().to_owned()),
         other => Ok(format!("{other:?}")),
@@ -34,7 +36,7 @@ fn waits(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
         let gate = gate.clone();
         async move {
             gate.notified().await;
-            Ok(Reply::text("done"))
+            Ok(HandlerReply::text("done"))
         }
     };
     Talk::new("wait", work).tasks(tasks)
@@ -89,7 +91,7 @@ async fn task_outlives_its_connection_and_keeps_its_result() {
 #[tokio::test]
 async fn tool_error_completes_a_task_and_a_fault_fails_it() {
     let error = |_| async { Err(ToolError::failed("no luck").into()) };
-    let fault = |_| async { Err(Fault::failed("broke off")) };
+    let fault = |_| async { Err(RequestError::failed("broke off")) };
     let panics = |_| async { panic!("on purpose") };
     let server = builder()
         .offer(Talk::new("error", error).tasks(TaskSupport::Optional))
@@ -114,9 +116,9 @@ async fn tool_error_completes_a_task_and_a_fault_fails_it() {
 
 #[tokio::test]
 async fn task_asks_and_is_answered_one_by_one() {
-    let both = |call: Call| async move {
+    let both = |call: HandlerCall| async move {
         let (one, two) = tokio::join!(named(call.clone(), "one"), named(call, "two"));
-        Ok(Reply::text(format!("{} and {}", one?, two?)))
+        Ok(HandlerReply::text(format!("{} and {}", one?, two?)))
     };
     let server = builder().offer(Talk::new("both", both).tasks(TaskSupport::Optional)).build().unwrap();
     let mut peer = connect(&server).await;
@@ -143,7 +145,7 @@ async fn task_asks_and_is_answered_one_by_one() {
 async fn cancelled_task_stops_its_work_and_stays_cancelled() {
     let stopped = CancelToken::new();
     let seen = stopped.clone();
-    let work = move |call: Call| {
+    let work = move |call: HandlerCall| {
         let guard = seen.clone().into_guard();
         async move {
             let _guard = guard;
@@ -192,12 +194,12 @@ async fn client_without_tasks_waits_or_is_refused() {
 
 #[tokio::test]
 async fn deferred_call_asks_first_and_then_becomes_a_task() {
-    let work = |call: Call| async move {
+    let work = |call: HandlerCall| async move {
         let name = named(call.clone(), "who").await?;
         call.client.become_task().await;
         call.client.become_task().await;
         let again = named(call, "again").await?;
-        Ok(Reply::text(format!("{name}, {again}")))
+        Ok(HandlerReply::text(format!("{name}, {again}")))
     };
     let server = builder().offer(Talk::new("later", work).tasks(TaskSupport::Deferred)).build().unwrap();
     let mut peer = connect(&server).await;
@@ -219,7 +221,7 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
 #[tokio::test]
 async fn tasks_are_bounded_in_number_and_in_time() {
     let (gate, world) = (Arc::new(Notify::new()), Arc::new(ManualWorld::new()));
-    let limits = Limits::default().tasks(2).task_life(Duration::from_secs(60));
+    let limits = McpLimits::default().tasks(2).task_life(Duration::from_secs(60));
     let server = builder()
         .offer(waits(&gate, TaskSupport::Optional))
         .limits(limits)

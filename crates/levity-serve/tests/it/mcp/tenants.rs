@@ -7,7 +7,7 @@ use levity_core::{Hints, Tool, ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_loop::Agent;
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
-use levity_serve::mcp::{Fault, Limits, McpServer, Reply, TaskSupport};
+use levity_serve::mcp::{HandlerReply, McpLimits, McpServer, RequestError, TaskSupport};
 use levity_serve::{AccessControl, AgentServer, Runs, Token, TokenScope, Tokens};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
@@ -129,9 +129,9 @@ async fn session_of_one_token_is_none_for_another() {
 
 #[tokio::test]
 async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
-    let limits = Limits::default();
+    let limits = McpLimits::default();
     assert_eq!((limits.arguments, limits.token_share, limits.body), (256 << 20, 25, 4 << 20));
-    let waits = |_| std::future::pending::<Result<Reply, Fault>>();
+    let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
         .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
         .tool(echo("look", Hints::new().read_only()))
@@ -191,7 +191,7 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
 
 #[tokio::test]
 async fn task_of_one_token_is_none_for_another() {
-    let waits = |_| std::future::pending::<Result<Reply, Fault>>();
+    let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder().offer(Talk::new("wait", waits).tasks(TaskSupport::Required)).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
@@ -250,7 +250,7 @@ async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
 
 #[tokio::test]
 async fn one_token_opens_a_quarter_of_the_sessions_at_most() {
-    let server = builder().limits(Limits::default().sessions(8)).build().unwrap();
+    let server = builder().limits(McpLimits::default().sessions(8)).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
@@ -382,7 +382,7 @@ async fn rest(mut stream: TcpStream) -> String {
 
 #[tokio::test]
 async fn slow_and_large_bodies_are_refused() {
-    let limits = Limits::default().body(64 << 10).body_time(Duration::from_millis(200));
+    let limits = McpLimits::default().body(64 << 10).body_time(Duration::from_millis(200));
     let server = builder().tool(echo("look", Hints::new())).limits(limits).build().unwrap();
     let site = Site::behind(&server, AccessControl::new(Token::new("0123456789abcdef").unwrap())).await;
     let good = ("authorization", "Bearer 0123456789abcdef");
@@ -448,7 +448,7 @@ async fn every_refusal_is_json() {
 #[tokio::test]
 async fn handler_is_told_who_calls() {
     let who = Talk::new("who", |call| async move {
-        Ok(Reply::text(call.client.caller().name().unwrap_or("the owner").to_owned()))
+        Ok(HandlerReply::text(call.client.caller().name().unwrap_or("the owner").to_owned()))
     });
     let server = builder().offer(who).build().unwrap();
     let (gate, people) = people();
@@ -472,7 +472,7 @@ fn is_busy(answer: &Value) -> bool {
 
 #[tokio::test]
 async fn tasks_of_one_token_leave_room_for_others() {
-    let limits = Limits::default().tasks(8);
+    let limits = McpLimits::default().tasks(8);
     let server = builder().offer(endless(TaskSupport::Optional)).limits(limits).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
@@ -520,7 +520,7 @@ async fn tasks_of_one_token_leave_room_for_others() {
 #[tokio::test]
 async fn calls_of_one_token_that_wait_leave_room_for_others() {
     let asks = Policy::new().rule(Rule::any().ask("nothing is sent unasked"));
-    let limits = Limits::default().waiting(8);
+    let limits = McpLimits::default().waiting(8);
     let server = builder().tool(echo("send", Hints::new())).policy(asks).limits(limits).build().unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
@@ -533,7 +533,7 @@ async fn calls_of_one_token_that_wait_leave_room_for_others() {
 
 #[tokio::test]
 async fn requests_of_one_token_leave_room_for_others() {
-    let limits = Limits::default().calls(8);
+    let limits = McpLimits::default().calls(8);
     let server = builder()
         .offer(endless(TaskSupport::Forbidden))
         .tool(echo("look", Hints::new().read_only()))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use levity_core::{Hints, Media, ToolError, ToolOutput};
 use levity_serve::ErrorKind;
-use levity_serve::mcp::{Fault, Limits, Reply, Resource};
+use levity_serve::mcp::{HandlerReply, McpLimits, RequestError, Resource};
 use levity_test::{FaultyTool, ManualWorld, RecordingTool};
 use levity_tools::{Policy, Rule};
 use serde_json::{Value, json};
@@ -31,8 +31,11 @@ fn add() -> RecordingTool {
 
 #[tokio::test]
 async fn tools_are_listed_and_called() {
-    let server =
-        builder().tool(add()).offer(Talk::new("talk", |_| async { Ok(Reply::text("hi")) })).build().unwrap();
+    let server = builder()
+        .tool(add())
+        .offer(Talk::new("talk", |_| async { Ok(HandlerReply::text("hi")) }))
+        .build()
+        .unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         let listed = peer.ask("tools/list", json!({})).await;
@@ -53,7 +56,7 @@ async fn tools_are_listed_and_called() {
 
 #[tokio::test]
 async fn what_is_wrong_is_said() {
-    let strict = Talk::new("strict", |_| async { Ok(Reply::default()) })
+    let strict = Talk::new("strict", |_| async { Ok(HandlerReply::default()) })
         .spec(|spec| spec.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false})));
     let server = builder().tool(add()).offer(strict).build().unwrap();
     for era in ERAS {
@@ -84,7 +87,7 @@ async fn failures_are_told_to_the_model() {
         .tool(FaultyTool::panics().named("panics"))
         .tool(RecordingTool::new("fails", |_| Err(ToolError::failed("no luck"))))
         .offer(Talk::new("panics_too", |_| async { panic!("s3cret") }))
-        .offer(Talk::new("refuses", |_| async { Err(Fault::invalid("not like this")) }))
+        .offer(Talk::new("refuses", |_| async { Err(RequestError::invalid("not like this")) }))
         .build()
         .unwrap();
     for era in ERAS {
@@ -164,7 +167,7 @@ async fn progress_is_told_before_the_result() {
         }
         call.client.progress(1.0, Some(3.0), None);
         call.progress.report("and more");
-        Ok(Reply::text("done"))
+        Ok(HandlerReply::text("done"))
     });
     let server = builder().offer(talk).build().unwrap();
     for era in ERAS {
@@ -220,7 +223,7 @@ impl levity_core::Tool for Slow {
 async fn all_kinds_of_content_go_out() {
     let talk = Talk::new("show", |_| async {
         let document = Media::bytes("application/pdf", vec![1, 2, 3]);
-        let reply = Reply::text("text")
+        let reply = HandlerReply::text("text")
             .with(Media::bytes("image/png", vec![1]))
             .with(Media::bytes("audio/wav", vec![2]));
         Ok(reply
@@ -266,7 +269,7 @@ async fn policy_has_the_person_at_the_client_asked() {
 
 #[test]
 fn what_cannot_be_served_is_said_when_it_is_built() {
-    let talk = |name: &str| Talk::new(name, |_| async { Ok(Reply::default()) });
+    let talk = |name: &str| Talk::new(name, |_| async { Ok(HandlerReply::default()) });
     let built = |builder: levity_serve::mcp::McpServerBuilder, word: &str| {
         let error = builder.build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -276,5 +279,5 @@ fn what_cannot_be_served_is_said_when_it_is_built() {
     built(builder().tool(add()).offer(talk("add")), "second tool named `add`");
     built(builder().offer(talk("no spaces")), "letters, digits");
     built(builder().offer(talk("bad").spec(|spec| spec.with_input(json!({"type": 5})))), "cannot be used");
-    built(builder().limits(Limits::default().calls(0)), "limits.calls");
+    built(builder().limits(McpLimits::default().calls(0)), "limits.calls");
 }
