@@ -133,11 +133,6 @@ impl Tool for RunCommand {
         // What is no command fails when it is called.
         Wish::read(args).map(|wish| self.judge(&wish)).unwrap_or_default()
     }
-
-    fn permit_blocks(&self) -> bool {
-        // The policy looks into folders.
-        true
-    }
 }
 
 /// What a model asked for.

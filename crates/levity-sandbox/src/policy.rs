@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 mod inner;
 mod judge;
 mod literal;
-mod option_search;
 mod read_only;
 mod restrict;
 mod shell;
@@ -158,7 +157,7 @@ impl CommandPolicy {
         if self.otherwise.is_some() || self.judge_folder(dir) != Permit::Allow {
             return None;
         }
-        let mut scene = Scene::new(dir, false);
+        let mut scene = Scene::new(dir);
         let ruling = self.judge_scene(line, &mut scene);
         scene.scope(&ruling)
     }
@@ -167,7 +166,7 @@ impl CommandPolicy {
     /// are known by their names alone. So whoever runs the command without [`read_scope`](Self::read_scope) must keep it from
     /// other programs with these names (`Command::take_from_system`).
     pub fn readers_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
-        let mut scene = Scene::new(dir, false);
+        let mut scene = Scene::new(dir);
         self.judge_scene(line, &mut scene);
         scene.readers.into_iter().collect()
     }
@@ -175,14 +174,14 @@ impl CommandPolicy {
     /// Why a command that begins in a folder may not run, even if a person says so; `None` for all others. Like
     /// [`read_scope`](Self::read_scope), it looks at no file.
     pub fn denial_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
-        match self.judge_folder(dir).and(self.judge_scene(line, &mut Scene::new(dir, false))) {
+        match self.judge_folder(dir).and(self.judge_scene(line, &mut Scene::new(dir))) {
             Permit::Deny { reason } => Some(reason),
             _ => None,
         }
     }
 
     fn judge_at(&self, dir: &str, line: CommandLine<'_>) -> Permit {
-        self.judge_scene(line, &mut Scene::new(dir, true))
+        self.judge_scene(line, &mut Scene::new(dir))
     }
 
     fn rule(mut self, command: &str, ruling: Permit) -> Self {

@@ -75,6 +75,13 @@ fn xargs_inner(texts: &[&str]) -> Inner {
     }
 }
 
+/// The texts in whose place `xargs` with these options puts words of its input.
+pub(super) fn xargs_replaces<'a>(options: &[&'a str]) -> Vec<&'a str> {
+    let attached = options.iter().filter_map(|option| option.strip_prefix("-I"));
+    let behind = options.windows(2).filter(|pair| pair[0] == "-I").map(|pair| pair[1]);
+    attached.chain(behind).filter(|text| !text.is_empty()).collect()
+}
+
 /// The program behind options, of which some take the next word as a value, and behind `skip` more words.
 fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inner {
     let mut at = 1;

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::inner::{Inner, WRAPPERS, inner, is_shell};
+use super::inner::{Inner, WRAPPERS, inner, is_shell, xargs_replaces};
 use super::literal;
-use super::option_search::OptionSearch;
-use super::read_only::{heeds_options_of_patterns, is_filter, only_reads, reads_named_by_file, shows_files};
-use super::restrict::without_global_options;
+use super::read_only::{is_filter, is_misled_by, only_reads, reads_named_by_file, shows_files};
+use super::restrict::command_of_git;
 use super::shell::{self, Simple, Word};
 use super::{CommandLine, CommandPolicy, Permit, ReadScope};
 
@@ -21,8 +20,6 @@ const MAX_FOLDERS: usize = 16;
 pub(super) struct Scene {
     /// Folders, relative to the workspace, in which a command of the line may begin.
     folders: Vec<String>,
-    /// Whether there are more folders than are followed.
-    lost: bool,
     /// True if a program lists names of files.
     lists: bool,
     /// The rule that allows a program, which then has all rights of the sandbox.
@@ -33,33 +30,29 @@ pub(super) struct Scene {
     not_plain: Option<String>,
     /// Names of programs that no rule allows, and that are taken to be what the system has under these names.
     pub(super) readers: BTreeSet<String>,
-    /// The search for files that a pattern makes options. Without one, no file is looked at: what a command needs does not depend on files.
-    options: Option<OptionSearch>,
 }
 
 impl Scene {
-    pub(super) fn new(dir: &str, looks: bool) -> Self {
+    pub(super) fn new(dir: &str) -> Self {
         let dir = if dir == "." { "" } else { dir };
-        let (folders, options) = (vec![dir.to_owned()], looks.then(OptionSearch::default));
         let [rule, beside, not_plain] = [const { None }; 3];
-        let readers = BTreeSet::new();
-        Self { folders, lost: false, lists: false, rule, beside, not_plain, readers, options }
+        let (folders, readers) = (vec![dir.to_owned()], BTreeSet::new());
+        Self { folders, lists: false, rule, beside, not_plain, readers }
     }
 
-    /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own.
+    /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own. Others than literal ones lead to a home or
+    /// an earlier folder, or are not known yet.
     fn enter(&mut self, args: &[Word]) {
-        let dir = match args {
-            [dir] if !self.lost && dir.is_known() && !dir.text.starts_with('-') => dir,
-            // Others lead to a home or an earlier folder, or are not known yet.
-            _ => return self.lost = true,
-        };
+        let [dir] = args else { return };
+        if !dir.is_known() || dir.text.starts_with('-') || self.folders.len() > MAX_FOLDERS {
+            return;
+        }
         let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
         for folder in below {
             if !self.folders.contains(&folder) {
                 self.folders.push(folder);
             }
         }
-        self.lost |= self.folders.len() > MAX_FOLDERS;
     }
 
     /// Why the line may not run with the rights of the rule that allows a program of it: each line runs with one set of rights, and one
@@ -142,8 +135,7 @@ impl CommandPolicy {
         let Some(reason) = reason else { return ruling };
         // A rule takes no right away: without those that allow, the line may be one that only reads.
         if scene.rule.is_some() && self.otherwise.is_none() {
-            let mut again = Scene::new(&scene.folders[0], false);
-            again.options = scene.options.take();
+            let mut again = Scene::new(&scene.folders[0]);
             if self.restrictions().judge_scene(line, &mut again) == Permit::Allow {
                 *scene = again;
                 return Permit::Allow;
@@ -236,8 +228,13 @@ impl CommandPolicy {
             }
             Inner::Words(at) if at < words.len() && depth < MAX_DEPTH && is_known(&words[..at]) => {
                 let mut inner = words[at..].to_vec();
-                // What `xargs` reads becomes arguments, and nobody knows them yet.
-                inner.extend((name(texts[0]) == "xargs").then(Word::default));
+                // What `xargs` reads becomes arguments, or parts of them, and nobody knows it yet.
+                if name(texts[0]) == "xargs" {
+                    let replaced = xargs_replaces(&texts[1..at]);
+                    let is_replaced = |word: &&mut Word| replaced.iter().any(|part| word.text.contains(part));
+                    inner.iter_mut().filter(is_replaced).for_each(|word| *word = Word::default());
+                    inner.push(Word::default());
+                }
                 ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
@@ -251,8 +248,9 @@ impl CommandPolicy {
     fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let name = name(texts[0]);
         let by_name: Vec<&str> = std::iter::once(name).chain(texts[1..].iter().copied()).collect();
-        // Rules that deny or ask speak of `git -C . push`, too; one that allows `git push` does not.
-        let of_git = without_global_options(&by_name, Some);
+        // Rules that deny or ask speak of `git -C . push` and `git-push`, too; one that allows `git push` does not.
+        let of_git = command_of_git(&by_name);
+        let of_git: Vec<&str> = of_git.iter().map_while(|word| *word).collect();
         let speaks = |rule: &super::CommandRule| {
             [&*by_name, texts, &*of_git].iter().any(|texts| rule.command.matches(texts))
         };
@@ -332,25 +330,16 @@ impl CommandPolicy {
                 "which files `{program}` reads is said by a file, and they may lie elsewhere"
             ));
         }
-        if heeds_options_of_patterns(program) && self.may_become_option(&words[1..], scene) {
+        if let Some(word) = words[1..].iter().find(|word| is_misled_by(program, word)) {
             return Permit::ask(format!(
-                "a pattern may become an option of `{program}`; write `./*` for `*`"
+                "`{}` may become an option of `{program}`, since files can have any name; write `./*` for `*`, or name the files",
+                short(&word.text)
             ));
         }
         match shows_files(program, args, words.iter().any(|word| word.expands)) {
             true => self.judge_denied(&words[1..], scene),
             false => Permit::Allow,
         }
-    }
-
-    /// Returns whether a pattern stands for a file that a program takes for an option.
-    fn may_become_option(&self, words: &[Word], scene: &mut Scene) -> bool {
-        let is_pattern = |word: &&Word| word.expands && word.text.starts_with(['*', '?', '[', '-', '@']);
-        if !words.iter().any(|word| is_pattern(&word)) {
-            return false;
-        }
-        let (Some(space), Some(options)) = (&self.workspace, &mut scene.options) else { return false };
-        scene.lost || scene.folders.iter().any(|folder| options.has_option(space.root(), folder))
     }
 
     /// Asks about words that are names of denied files. The kernel keeps commands from those that are not asked about.
@@ -385,9 +374,14 @@ fn leaves(word: &Word) -> bool {
     text.starts_with('/')
         || text.contains("=/")
         || (text.starts_with('-') && text.contains('/'))
-        || text.split(['/', '=', ':']).any(|part| part == "..")
+        || text.split(['/', '=', ':']).any(|part| part == ".." || (word.expands && may_be_parent(part)))
         || (word.expands && text.contains(['~', '{']))
         || !word.literal
+}
+
+/// Whether a pattern may become `..`.
+fn may_be_parent(pattern: &str) -> bool {
+    pattern.starts_with(".") && pattern[1..].starts_with(['*', '?', '['])
 }
 
 /// The name of a program without the folder it is in.

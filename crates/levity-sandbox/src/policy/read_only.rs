@@ -4,6 +4,8 @@
 //! would fail: whoever wants to write is asked about. The list of filters, which read no file at all, must be exact: they may stand
 //! beside commands with more rights.
 
+use super::shell::Word;
+
 /// Whether a program with these arguments changes nothing.
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     match program {
@@ -15,6 +17,8 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         "fd" | "fdfind" => no_option(args, "lxX", &["--list-details", "--exec", "--exec-batch"]),
         "rg" => no_option(args, "z", &["--pre", "--pre-glob", "--hostname-bin", "--search-zip"]),
         "sort" => no_option(args, "oT", &["--output", "--compress-program", "--temporary-directory"]),
+        // With `-l` it runs `pr`.
+        "diff" => no_option(args, "l", &["--paginate"]),
         // With `-R` it writes a page into each folder.
         "tree" => no_option(args, "oR", &["--output"]),
         "date" => no_option(args, "s", &["--set"]) && args.iter().all(|arg| arg.starts_with(['-', '+'])),
@@ -55,23 +59,16 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Returns whether an argument that the shell expands may become an option by which a file names others.
-pub(super) fn heeds_options_of_patterns(program: &str) -> bool {
-    [
-        "sort",
-        "wc",
-        "du",
-        "find",
-        "file",
-        "cksum",
-        "md5sum",
-        "sha1sum",
-        "sha256sum",
-        "sha512sum",
-        "strings",
-        "jq",
-    ]
-    .contains(&program)
+/// Programs that write nothing, run nothing and read no other files, whatever option the name of a file is to them.
+const BEARS_PATTERNS: &str = "basename cat cmp comm cut dirname echo egrep fgrep fold grep head ls nl paste readlink realpath rev stat tac tail";
+
+/// Returns whether a program may do something else than read, because of what a pattern becomes: the name of a file can be any option.
+pub(super) fn is_misled_by(program: &str, word: &Word) -> bool {
+    match program {
+        // Where they are part of the shell, they run a part of the name: `a[$(rm b)]`.
+        "[" | "printf" | "test" => word.expands,
+        _ => word.may_be_option() && !BEARS_PATTERNS.split_whitespace().any(|name| name == program),
+    }
 }
 
 /// Returns whether a program that only reads may show contents of files that its arguments name. `expands` says that the shell puts names of
@@ -164,7 +161,7 @@ pub(super) fn is_filter(program: &str, args: &[&str]) -> bool {
 }
 
 /// Programs that write nothing and run nothing, whatever their arguments are.
-const PLAIN: [&str; 53] = [
+const PLAIN: [&str; 52] = [
     "[",
     "basename",
     "cat",
@@ -175,7 +172,6 @@ const PLAIN: [&str; 53] = [
     "comm",
     "cut",
     "df",
-    "diff",
     "dirname",
     "du",
     "echo",

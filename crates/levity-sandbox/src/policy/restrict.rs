@@ -2,9 +2,12 @@
 
 use super::inner::{Inner, inner};
 use super::judge::{MAX_DEPTH, Scene, name, short};
-use super::read_only::only_reads;
+use super::read_only::{is_misled_by, only_reads};
 use super::shell::Word;
 use super::{CommandPolicy, CommandRule, Permit};
+
+/// Why a program is asked about that may run others.
+const NOT_KNOWN: &str = "which program it runs is not known before it runs";
 
 impl CommandPolicy {
     /// Returns whether a rule that denies, or one that asks and comes before the rule that fits, speaks of the command if what is not
@@ -12,7 +15,7 @@ impl CommandPolicy {
     pub(super) fn may_be_restricted(&self, name: &str, words: &[Word], fitting: Option<usize>) -> bool {
         let texts: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
         let by_name: Vec<_> = std::iter::once(Some(name)).chain(texts[1..].iter().copied()).collect();
-        let of_git = without_global_options(&by_name, |word| word);
+        let of_git = command_of_git(&by_name);
         self.rules.iter().enumerate().any(|(at, rule)| {
             let counts = match rule.ruling {
                 Permit::Deny { .. } => true,
@@ -35,6 +38,9 @@ impl CommandPolicy {
         let options: &[&str] = match program {
             "find" => &["-exec", "-execdir", "-ok", "-okdir"],
             "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
+            _ if args.iter().any(|word| is_misled_by(program, word)) && only_reads(program, &texts) => {
+                return Permit::ask(NOT_KNOWN);
+            }
             _ if only_reads(program, &texts) => return Permit::Allow,
             _ => return self.judge_suspected(words),
         };
@@ -50,14 +56,14 @@ impl CommandPolicy {
                 && (args.iter().any(has_attached)
                     || (!only_reads(program, &texts) && !args.iter().any(|word| is_option(&word)))));
         if may_execute {
-            return Permit::ask("which program it runs is not known before it runs");
+            return Permit::ask(NOT_KNOWN);
         }
         // The name of a file stands in for braces.
         let found = |word: &Word| if word.text.contains(['{', '}']) { Word::default() } else { word.clone() };
         let executed = args.iter().enumerate().filter(|(_, word)| is_option(word));
         let each = executed.map(|(at, _)| {
             let words: Vec<Word> = args[at + 1..].iter().map(found).collect();
-            restrictions.judge_program(&words, depth + 1, &mut Scene::new(".", false))
+            restrictions.judge_program(&words, depth + 1, &mut Scene::new("."))
         });
         each.fold(Permit::Allow, Permit::and)
     }
@@ -69,10 +75,11 @@ impl CommandPolicy {
             rule.ruling == Permit::Allow && !rule.command.words.is_empty() && rule.command.matches(&texts)
         };
         // A program inside a known one was judged for itself.
-        if !matches!(inner(&texts), Inner::None) || self.rules.iter().any(allows) {
+        if !matches!(inner(&texts), Inner::None) {
             return Permit::Allow;
         }
-        if words.iter().any(Word::has_braces) {
+        let is_allowed = self.rules.iter().any(allows);
+        if words.iter().any(Word::has_braces) && !is_allowed {
             return Permit::ask("braces in it may become a program that a rule speaks of");
         }
         let known: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
@@ -86,26 +93,14 @@ impl CommandPolicy {
             };
             known[at].is_some() && self.rules.iter().any(matches)
         };
-        // An argument may be a line for a shell.
-        let has_line = |at: &usize| {
-            let line: Vec<_> = known[*at].into_iter().flat_map(str::split_whitespace).map(Some).collect();
-            let by_name: Vec<_> = line
-                .first()
-                .copied()
-                .flatten()
-                .map(name)
-                .into_iter()
-                .map(Some)
-                .chain(line.iter().skip(1).copied())
-                .collect();
-            let matches = |rule: &CommandRule| {
-                rule.ruling != Permit::Allow
-                    && !rule.command.words.is_empty()
-                    && rule.command.may_match(&by_name)
-            };
-            line.len() > 1 && self.rules.iter().any(matches)
+        // An argument may be a line for a shell, also behind an option: `--exec='git push'`.
+        let has_line = |at: usize| {
+            let text = known[at].unwrap_or_default();
+            let behind = text.split_once('=').map(|(_, line)| line).filter(|_| text.starts_with('-'));
+            let attached = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--"));
+            [Some(text), behind, attached].into_iter().flatten().any(|line| self.may_restrict_line(line))
         };
-        match (1..words.len()).find(|at| restricts(*at) || has_line(at)) {
+        match (1..words.len()).find(|at| (!is_allowed && restricts(*at)) || has_line(*at)) {
             Some(at) => Permit::ask(format!(
                 "`{}` may run `{}`, which a rule speaks of",
                 short(&words[0].text),
@@ -116,34 +111,60 @@ impl CommandPolicy {
     }
 }
 
-/// Options of git itself that take the next word as a value.
-const GLOBAL_VALUED: [&str; 8] = [
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--config-env",
-    "--super-prefix",
-    "--attr-source",
-];
-
-/// A command of git without the options that stand before it, for rules that speak of the command; other commands as they are. Words without
-/// a text are not known yet, and may be many.
-pub(super) fn without_global_options<'a, W: Copy>(
-    words: &[W],
-    text: impl Fn(W) -> Option<&'a str>,
-) -> Vec<W> {
-    let Some((git, mut rest)) = words.split_first().filter(|(first, _)| text(**first) == Some("git")) else {
-        return words.to_vec();
-    };
-    while let [option, after @ ..] = rest
-        && let Some(option) = text(*option).filter(|option| option.starts_with('-'))
-    {
-        rest = match after {
-            [value, behind @ ..] if GLOBAL_VALUED.contains(&option) && text(*value).is_some() => behind,
-            _ => after,
+impl CommandPolicy {
+    /// Returns whether a text of several words begins like a command that a rule denies or asks about.
+    fn may_restrict_line(&self, line: &str) -> bool {
+        let mut words: Vec<_> = line.split_whitespace().map(Some).collect();
+        if let Some(first) = words.first_mut() {
+            *first = first.map(name);
+        }
+        let of_git = command_of_git(&words);
+        let matches = |rule: &CommandRule| {
+            let speaks = |words: &[Option<&str>]| rule.command.may_match(words);
+            rule.ruling != Permit::Allow
+                && !rule.command.words.is_empty()
+                && (speaks(&words) || speaks(&of_git))
         };
+        words.len() > 1 && self.rules.iter().any(matches)
     }
-    std::iter::once(git).chain(rest).copied().collect()
+}
+
+/// Options of git itself that change nothing about which command it is, and take no value in the next word.
+const GIT_FLAGS: &str = "-p --paginate -P --no-pager --bare --no-replace-objects --no-lazy-fetch --no-optional-locks --no-advice \
+    --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs";
+
+/// Options of git itself that take the next word as a value.
+const GIT_VALUED: &str =
+    "-C -c --config-env --git-dir --work-tree --namespace --super-prefix --attr-source --shallow-file";
+
+/// A command of git as rules speak of it, without the options that stand before it: `git push` for `git -C . push` and `git-push`. Other
+/// commands as they are. It ends with a word that is not known where an option may change which command it is, such as `-c alias.p=push`.
+pub(super) fn command_of_git<'a>(words: &[impl Into<Option<&'a str>> + Copy]) -> Vec<Option<&'a str>> {
+    let mut words: Vec<Option<&'a str>> = words.iter().map(|word| (*word).into()).collect();
+    if let Some(command) = words.first().copied().flatten().and_then(|first| first.strip_prefix("git-")) {
+        words.splice(..1, [Some("git"), Some(command)]);
+    }
+    if words.first() != Some(&Some("git")) {
+        return words;
+    }
+    let is_one_of = |list: &str, option: &str| list.split_whitespace().any(|name| name == option);
+    // An alias may be any command.
+    let is_alias = |setting: &str| setting.get(..6).is_some_and(|name| name.eq_ignore_ascii_case("alias."));
+    while let Some(option) = words.get(1).copied().flatten().filter(|option| option.starts_with('-')) {
+        let (name, attached) = option.split_once('=').unwrap_or((option, ""));
+        let value = if attached.is_empty() { words.get(2).copied().flatten() } else { Some(attached) };
+        let count = match value {
+            _ if is_one_of(GIT_FLAGS, option) => 1,
+            Some(value) if is_one_of(GIT_VALUED, name) && !is_alias(value) => {
+                1 + usize::from(attached.is_empty())
+            }
+            _ => {
+                words.truncate(1);
+                words.push(None);
+                break;
+            }
+        };
+        words.drain(1..=count);
+    }
+    words
 }

@@ -57,16 +57,15 @@ fn what_only_reads_is_allowed() {
         "ls .e*",
         "cat ?env",
         "cat [.]env",
-        "rg x *",
-        "rg x [a]*",
-        "find * -name x",
-        "sed -n 1,20p *.c",
-        "sort *",
-        "sort -*",
+        "rg x ./*",
+        "rg x sub/[a]*",
+        "find sub/* -name x",
+        "sed -n 1,20p ./*.c",
+        "sort ./*",
         "uniq a*",
         "uniq ./*",
-        "tree *",
-        "file *",
+        "tree ./*",
+        "file ./*",
         "fd -e rs main",
         "file -b a",
         "jq -L . . b",
@@ -309,6 +308,9 @@ fn option_by_which_a_file_names_others_is_asked_about() {
         "file -fa",
         "file --files-from a",
         "file --files=a",
+        "diff -l a b",
+        "diff -rl a b",
+        "diff --paginate a b",
         "sha256sum -c a",
         "sha256sum --check a",
         "sha256sum --che a",
@@ -343,27 +345,76 @@ fn option_by_which_a_file_names_others_is_asked_about() {
     }
 }
 
+/// Patterns that become the names of files, and files can have any name: `-e1e sh evil.md`, `--pre=sh`, `a[$(rm b)]`.
+const MISLEADING: &[&str] = &[
+    "sed -n 1p *",
+    "sed -n 1,5p *.md",
+    "sed -n 1p -*",
+    "cd sub && sed -n 1p *",
+    "sh -c 'sed -n 1p *'",
+    "timeout 5 sed -n 1p ?x",
+    "rg foo *",
+    "rg foo [ab]*",
+    "fd txt *",
+    "fdfind txt *",
+    "find * -name a",
+    "file ?*",
+    "sort *",
+    "sort -*",
+    "wc -l *",
+    "du -sh *",
+    "sha256sum [-a]*",
+    "strings *",
+    "jq . *",
+    "diff * a",
+    "tree *",
+    "date *",
+    "uniq *",
+    "base64 *",
+    "hexdump *",
+    "column *",
+    "xargs sed -n 1p *",
+    "test -v BASH*",
+    "bash -c 'test -v BASH*'",
+    "[ -f a* ]",
+    "printf ?v* a",
+    "bash -c 'printf ?v* a'",
+    "printf %s a*",
+    "sed -n 1p {-e,a}",
+    "stat -c %n .?/a",
+    "ls .*",
+    "cat .[.]/a",
+    "ls a/.?",
+];
+
 #[test]
 fn pattern_that_may_become_an_option_is_asked_about() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
-    std::fs::create_dir(folder.path().join("sub")).unwrap();
-    std::fs::write(folder.path().join("a.txt"), "").unwrap();
-    let lines = ["wc -l *", "sort *", "file ?*", "sha256sum [-a]*", "strings *", "jq . *", "sort -*"];
-    let others = ["cat *", "wc -l ./*", "wc -l sub/*", "sort a*", "ls *"];
-    for line in lines.iter().chain(&others) {
-        check(&policy, line, "allow");
-    }
-    std::fs::write(folder.path().join("--files0-from=list"), "").unwrap();
-    for line in lines {
+    for line in MISLEADING {
+        check(&CommandPolicy::new(), line, "ask");
         check(&policy, line, "ask");
     }
-    for line in others {
+    for line in [
+        "cat *",
+        "grep foo *.rs",
+        "head -3 *",
+        "ls *",
+        "wc -l ./*",
+        "wc -l sub/*",
+        "sort a*",
+        "sed -n 1p ./*.md",
+        "ls .g*",
+        "rg foo src/*",
+    ] {
         check(&policy, line, "allow");
     }
-    std::fs::rename(folder.path().join("--files0-from=list"), folder.path().join("sub/@list")).unwrap();
-    check(&policy, "strings *", "allow");
-    check(&policy, "cd sub && strings *", "ask");
+    let denying = CommandPolicy::allow_all().deny("rm", "no");
+    for (line, expected) in
+        [("sed -n 1p *", "ask"), ("rg foo *", "ask"), ("sed -n 1p ./*", "allow"), ("cat *", "allow")]
+    {
+        check(&denying, line, expected);
+    }
 }
 
 #[test]

@@ -163,8 +163,27 @@ fn rule_that_denies_or_asks_speaks_of_git_with_options_before_the_command() {
         ("git -C $X", "ask", "ask"),
         ("git --no-pager `echo push`", "ask", "ask"),
         ("git -C . log $X", "allow", "allow"),
+        ("git --shallow-file x push", "deny", "ask"),
+        ("/usr/lib/git-core/git-push origin", "deny", "ask"),
+        // An alias, or an option that is not known, may make another command of it.
+        ("git -c alias.p=push p", "ask", "ask"),
+        ("git -c ALIAS.p='!git push' p", "ask", "ask"),
+        ("git --config-env=alias.p=X p", "ask", "ask"),
+        ("git --exec-path=. log", "ask", "ask"),
+        ("git --new-option x push", "ask", "ask"),
+        ("git rebase --exec='git push' --root", "ask", "ask"),
+        ("git rebase -x'git push' --root", "ask", "ask"),
+        ("git rebase -x 'git -C . push' --root", "ask", "ask"),
+        ("echo push | xargs -I X git X origin", "ask", "ask"),
+        ("echo sh | xargs -IX git puX origin", "ask", "ask"),
+        ("echo a | xargs -I X git log X", "allow", "allow"),
     ] {
         check(&CommandPolicy::allow_all().deny("git push", "no"), line, denied);
         check(&CommandPolicy::allow_all().ask("git push", "sure?"), line, asked);
+    }
+    for line in ["git rebase --exec='git push' --root", "git --shallow-file x push", "git -c alias.p=push p"]
+    {
+        let permit = CommandPolicy::new().allow("git").deny("git push", "no").judge(CommandLine::Shell(line));
+        assert_ne!(permit, Permit::Allow, "{line}");
     }
 }
