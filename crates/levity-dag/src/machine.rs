@@ -1,42 +1,39 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use levity_builtin_tools::profile::Manifest;
 use levity_core::{
-    Effect, EffectId, Ending, EventKind, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput,
-    Outcome, RunId, Stats, Status, Usage,
+    Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput, Outcome,
+    RunId, Stats, Status, Usage,
 };
-use levity_graph::Drafts;
-use levity_tools::Schema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::diff::Diff;
 use crate::graph::Graph;
 use crate::known::PlanConstraints;
 use crate::notice::PlanNotice;
 use crate::plan::Plan;
-use crate::schedule::{Scheduler, Skip, Skipped};
+use crate::schedule::{Skip, Skipped};
 use crate::seed::CompletedStep;
-use crate::step::StepId;
+use crate::step::{Step, StepId};
 
 mod approve;
 mod brief;
 mod end;
 mod fan;
 mod perform;
+mod phase;
 mod pieces;
 mod plan;
 mod rescue;
 mod rounds;
 mod save;
 
-use perform::Work;
 pub(crate) use perform::{AUTHOR, TIMEOUT};
-
+use phase::{Awaited, Doing, Phase, Running};
 pub(crate) use plan::FILES;
-use rounds::Rejection;
 
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
@@ -48,42 +45,25 @@ const VERSION: u32 = 1;
 pub struct GraphMachine {
     rules: Arc<Rules>,
     start: Arc<Start>,
-    /// The plan it begins with, when it was checked already.
-    checked: Option<Graph>,
-    steps: Option<Scheduler>,
-    schemas: BTreeMap<Arc<str>, Schema>,
-    /// How many effects of steps are under way.
-    running: usize,
-    /// `true` once the machine has taken in an input.
-    fed: bool,
+    phase: Phase,
     now: Progress,
 }
 
-/// The part of the state that changes while a plan is carried out, beside its steps.
-#[derive(Debug, Serialize, Deserialize)]
+/// The part of the state that changes and outlives phases.
+#[derive(Serialize, Deserialize)]
 struct Progress {
-    begun: bool,
     run: RunId,
+    /// The number of the next effect.
     next: u64,
-    /// The steps under way, by number.
-    works: BTreeMap<u32, Box<Work>>,
-    doing: BTreeMap<EffectId, Doing>,
-    /// Steps whose pause is over, and that wait for their turn.
-    again: VecDeque<Place>,
-    planning: Option<Planning>,
+    /// How many times the plan was to be changed.
     replans: u32,
-    /// No other way was found once, and none is looked for any more.
-    gave_up: bool,
     /// What was found out about the files.
     profiles: Option<Value>,
     said: Vec<String>,
-    /// What judges have sent back, by their steps.
-    rejections: BTreeMap<StepId, Rejection>,
     /// A limit is near: no other ways are looked for, and nothing is tried again.
     near: Option<Limit>,
     usage: Usage,
     stats: Stats,
-    ending: Option<Ending>,
 }
 
 /// What a machine goes by that is not its own to keep.
@@ -171,48 +151,6 @@ pub(crate) struct Place {
     pub(crate) item: Option<u32>,
 }
 
-/// What an effect is for.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Doing {
-    Profile,
-    Plan,
-    Approve,
-    /// The step itself.
-    Perform(Place),
-    /// Code that the step's agent wrote, and what it gave with it.
-    Code(Place, Value),
-    /// A person is asked whether a tool may be called.
-    Permit(Place),
-    /// The pause before the next attempt.
-    Pause(Place),
-}
-
-/// A plan or a change that is being made.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Planning {
-    /// Which replan, from 1; 0 for the plan itself.
-    replan: u32,
-    drafts: Drafts,
-    /// How often a person has put something in its place that cannot be carried out.
-    edits: u32,
-    /// The failed steps that it is for.
-    failed: Vec<StepId>,
-    /// What came whole of replies that were cut off, and how many there were.
-    kept: Map<String, Value>,
-    pieces: u32,
-    /// What a person is asked about.
-    proposal: Option<Proposal>,
-}
-
-/// A plan, or a change of it, that a person is asked about.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Proposal {
-    Plan(Arc<Plan>),
-    Change(Diff),
-}
-
 /// A plan that was checked.
 #[derive(Debug)]
 struct Draft {
@@ -223,33 +161,16 @@ struct Draft {
 impl GraphMachine {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
         let now = Progress {
-            begun: false,
             run: RunId::new(""),
             next: 0,
-            works: BTreeMap::new(),
-            doing: BTreeMap::new(),
-            again: VecDeque::new(),
-            planning: None,
             replans: 0,
-            gave_up: false,
             profiles: None,
             said: Vec::new(),
-            rejections: BTreeMap::new(),
             near: None,
             usage: Usage::default(),
             stats: Stats::default(),
-            ending: None,
         };
-        Self {
-            rules,
-            start: Arc::new(start),
-            checked: None,
-            steps: None,
-            schemas: BTreeMap::new(),
-            running: 0,
-            fed: false,
-            now,
-        }
+        Self { rules, start: Arc::new(start), phase: Phase::Start { checked: None }, now }
     }
 
     pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
@@ -265,11 +186,24 @@ impl GraphMachine {
         Self::new(rules, start).resumed(state)
     }
 
-    fn want(&mut self, effect: Effect, doing: Doing, wants: &mut MachineOutput) -> EffectId {
+    fn want(&mut self, effect: Effect, wants: &mut MachineOutput) -> EffectId {
         let id = EffectId::new(self.now.next);
         self.now.next += 1;
-        self.now.doing.insert(id, doing);
         wants.want(id, effect);
+        id
+    }
+
+    fn want_for(
+        &mut self,
+        place: Place,
+        doing: Doing,
+        effect: Effect,
+        wants: &mut MachineOutput,
+    ) -> EffectId {
+        let id = self.want(effect, wants);
+        if let Some(running) = self.phase.running_mut() {
+            running.wait_for(id, place, doing);
+        }
         id
     }
 
@@ -284,10 +218,13 @@ impl GraphMachine {
         self.now.stats += *stats;
     }
 
+    fn step(&self, at: u32) -> Option<Arc<Step>> {
+        self.phase.steps()?.step(at).cloned()
+    }
+
     /// The id of a step.
     fn id(&self, at: u32) -> StepId {
-        let step = self.steps.as_ref().and_then(|steps| steps.step(at));
-        step.map_or_else(|| StepId::new(""), |step| step.id.clone())
+        self.step(at).map_or_else(|| StepId::new(""), |step| step.id.clone())
     }
 
     fn tell_skipped(&self, skipped: &[Skipped], wants: &mut MachineOutput) {
@@ -308,35 +245,35 @@ impl GraphMachine {
 
     /// Begins what may begin, and ends when there is nothing left to do.
     fn pump(&mut self, wants: &mut MachineOutput) {
-        while self.now.ending.is_none() && self.running < self.start.settings.parallel {
-            if let Some(place) = self.now.again.pop_front() {
+        while let Some(running) = self.phase.running_mut()
+            && running.busy < self.start.settings.parallel
+        {
+            if let Some(place) = running.again.pop_front() {
                 self.perform(place, wants);
-                continue;
-            }
-            match self.steps.as_mut().and_then(|steps| steps.schedule.next()) {
-                Some(at) => self.begin_step(at, wants),
-                None => break,
+            } else if let Some(at) = running.steps.schedule.next() {
+                self.begin_step(at, wants);
+            } else {
+                break;
             }
         }
-        self.end_if_done();
-    }
-
-    fn end_if_done(&mut self) {
-        let Some(steps) = self.steps.as_ref().filter(|_| self.now.ending.is_none()) else { return };
-        if steps.schedule.is_done() && self.now.doing.is_empty() && self.now.planning.is_none() {
+        if self.phase.running().is_some_and(Running::is_done) {
             self.conclude();
         }
     }
 
-    fn finished(&mut self, doing: Doing, outcome: Outcome, wants: &mut MachineOutput) {
-        match doing {
-            Doing::Profile => self.profiled(outcome, wants),
-            Doing::Plan => self.planned(outcome, wants),
-            Doing::Approve => self.approved(outcome, wants),
-            Doing::Perform(place) => self.performed(place, outcome, wants),
-            Doing::Code(place, output) => self.ran_code(place, output, outcome, wants),
-            Doing::Permit(place) => self.permitted(place, outcome, wants),
-            Doing::Pause(place) => self.now.again.push_back(place),
+    fn finished(&mut self, effect: EffectId, outcome: Outcome, wants: &mut MachineOutput) {
+        match self.phase.take(effect) {
+            Some(Awaited::Profiles) => self.profiled(outcome, wants),
+            Some(Awaited::Plan(question)) => self.answered(*question, outcome, wants),
+            Some(Awaited::Step(place, Doing::Perform)) => self.performed(place, outcome, wants),
+            Some(Awaited::Step(place, Doing::Code(output))) => self.ran_code(place, output, outcome, wants),
+            Some(Awaited::Step(place, Doing::Permit)) => self.permitted(place, outcome, wants),
+            Some(Awaited::Step(place, Doing::Pause)) => {
+                if let Some(running) = self.phase.running_mut() {
+                    running.again.push_back(place);
+                }
+            }
+            None => return,
         }
         self.pump(wants);
     }
@@ -352,26 +289,12 @@ impl Machine for GraphMachine {
     }
 
     fn apply(&mut self, input: Input, wants: &mut MachineOutput) {
-        self.fed = true;
-        if self.now.ending.is_some() {
+        if self.ending().is_some() {
             return;
         }
         match input {
-            Input::Begin { run, wrap } if !self.now.begun => {
-                self.now.begun = true;
-                self.now.run = run;
-                self.now.near = wrap;
-                if wants.is_watched() {
-                    wants.tell(EventKind::Goal { text: self.start.goal.clone() });
-                }
-                self.begin(wants);
-                self.pump(wants);
-            }
-            Input::Finished { effect, outcome } => {
-                if let Some(doing) = self.now.doing.remove(&effect) {
-                    self.finished(doing, outcome, wants);
-                }
-            }
+            Input::Begin { run, wrap } => self.begin(run, wrap, wants),
+            Input::Finished { effect, outcome } => self.finished(effect, outcome, wants),
             Input::Say(message) => self.now.said.push(message.text().into_owned()),
             Input::Wrap(limit) => self.now.near = Some(limit),
             Input::Stop(limit) => self.stop(Status::Partial(limit)),
@@ -381,7 +304,7 @@ impl Machine for GraphMachine {
     }
 
     fn ending(&self) -> Option<&Ending> {
-        self.now.ending.as_ref()
+        if let Phase::Ended { ending, .. } = &self.phase { Some(ending) } else { None }
     }
 
     fn so_far(&self, status: Status) -> Ending {
@@ -393,8 +316,8 @@ impl fmt::Debug for GraphMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GraphMachine")
             .field("run", &self.now.run)
-            .field("running", &self.running)
-            .field("ending", &self.now.ending.as_ref().map(|ending| &ending.status))
+            .field("busy", &self.phase.running().map_or(0, |running| running.busy))
+            .field("ending", &self.ending().map(|ending| &ending.status))
             .finish_non_exhaustive()
     }
 }

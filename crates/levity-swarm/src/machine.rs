@@ -22,11 +22,9 @@ pub struct SwarmMachine {
     desk: Desk,
     play: Box<dyn Play>,
     begun: bool,
-    /// `true` once the machine has taken in an input.
-    fed: bool,
 }
 
-/// The key beside those of the start, in the state of a machine that was fed.
+/// The key beside those of the start, in the state of a machine that has taken in an input.
 const NOW: &str = "now";
 
 /// The state of a run under way.
@@ -76,7 +74,7 @@ pub(crate) struct Shown {
 impl SwarmMachine {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
         let play = pattern::play(&rules, &start);
-        Self { desk: Desk::new(rules, start), play, begun: false, fed: false }
+        Self { desk: Desk::new(rules, start), play, begun: false }
     }
 
     pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
@@ -110,7 +108,7 @@ impl SwarmMachine {
         if begun && self.desk.ending.is_none() && self.desk.busy() == 0 {
             return Err("its state contradicts itself: it has not ended, and nobody works".to_owned());
         }
-        Ok(Self { begun, fed: true, ..self })
+        Ok(Self { begun, ..self })
     }
 
     pub(crate) fn desk(&self) -> &Desk {
@@ -119,6 +117,12 @@ impl SwarmMachine {
 
     pub(crate) fn shown(&self) -> Shown {
         self.play.shown()
+    }
+
+    /// Whether the state is that of a machine that has taken in nothing.
+    fn is_new(&self) -> bool {
+        let desk = &self.desk;
+        !self.begun && desk.said.is_empty() && desk.near.is_none() && desk.ending.is_none()
     }
 
     /// What there is by now, as an ending.
@@ -158,7 +162,7 @@ impl Machine for SwarmMachine {
 
     fn save(&self) -> Value {
         let mut state = serde_json::to_value(&*self.desk.start).unwrap_or_default();
-        if let Some(fields) = state.as_object_mut().filter(|_| self.fed) {
+        if let Some(fields) = state.as_object_mut().filter(|_| !self.is_new()) {
             let desk = serde_json::to_value(&self.desk).unwrap_or_default();
             let now = Progress { begun: self.begun, desk, play: self.play.save() };
             fields.insert(NOW.to_owned(), serde_json::to_value(now).unwrap_or_default());
@@ -167,7 +171,6 @@ impl Machine for SwarmMachine {
     }
 
     fn apply(&mut self, input: Input, wants: &mut MachineOutput) {
-        self.fed = true;
         if self.desk.ending.is_some() {
             return;
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use levity_core::{Ask, Decision, Effect, EffectId, MachineOutput, Outcome, Status, ToolCall};
 use serde_json::{Value, json};
 
+use super::phase::{PlanQuestion, Planning, Proposal, Respondent};
 use super::plan::Read;
-use super::{CARRY_OUT, Doing, Draft, GraphMachine, Proposal};
+use super::{CARRY_OUT, Draft, GraphMachine};
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::notice::PlanNotice;
 use crate::plan::Plan;
@@ -17,18 +18,18 @@ const MOST_EDITS: u32 = 10;
 
 impl GraphMachine {
     /// Takes a plan on, or asks a person first.
-    pub(super) fn consider(&mut self, draft: Draft, wants: &mut MachineOutput) {
+    pub(super) fn consider(&mut self, planning: Planning, draft: Draft, wants: &mut MachineOutput) {
         if !self.start.settings.approve {
-            return self.adopt(draft, wants);
+            return self.adopt(&planning, draft, wants);
         }
         let proposal = match draft.diff {
             Some(diff) => Proposal::Change(diff),
             None => Proposal::Plan(draft.graph.plan().clone()),
         };
-        self.propose(proposal, wants);
+        self.propose(planning, proposal, wants);
     }
 
-    fn propose(&mut self, proposal: Proposal, wants: &mut MachineOutput) {
+    fn propose(&mut self, planning: Planning, proposal: Proposal, wants: &mut MachineOutput) {
         let reason = match &proposal {
             Proposal::Change(_) => "a step failed, and the plan is to be changed",
             Proposal::Plan(_) => "this plan is to be carried out",
@@ -36,20 +37,24 @@ impl GraphMachine {
         let effect = EffectId::new(self.now.next);
         let call = ToolCall::new(effect.to_string(), CARRY_OUT, proposal.args());
         let ask = Ask::new(self.now.run.clone(), effect, call, reason);
-        self.now.planning.get_or_insert_default().proposal = Some(proposal);
-        self.want(Effect::Ask(ask), Doing::Approve, wants);
+        self.want(Effect::Ask(ask), wants);
+        self.phase.wait_for(PlanQuestion { effect, to: Respondent::Person(proposal), planning });
     }
 
-    pub(super) fn approved(&mut self, outcome: Outcome, wants: &mut MachineOutput) {
-        let proposal = self.now.planning.as_mut().and_then(|planning| planning.proposal.take());
-        let Some(proposal) = proposal else { return };
+    pub(super) fn approved(
+        &mut self,
+        planning: Planning,
+        proposal: Proposal,
+        outcome: Outcome,
+        wants: &mut MachineOutput,
+    ) {
         match outcome {
-            Outcome::Decision(Decision::Allow) => self.allowed(proposal, wants),
-            Outcome::Decision(Decision::Edit { args }) => self.edited(proposal, &args, wants),
+            Outcome::Decision(Decision::Allow) => self.allowed(planning, proposal, wants),
+            Outcome::Decision(Decision::Edit { args }) => self.edited(planning, proposal, &args, wants),
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
                 let message = format!("the user says: {text}");
                 let faults = Faults { faults: vec![Fault::new(FaultKind::Malformed, message)], more: 0 };
-                self.reject(&faults, &proposal.args().to_string(), wants);
+                self.reject(planning, &faults, &proposal.args().to_string(), wants);
             }
             Outcome::Decision(Decision::Answer { text }) => self.refused(&text, wants),
             Outcome::Decision(Decision::Deny { reason }) => self.refused(&reason, wants),
@@ -58,57 +63,61 @@ impl GraphMachine {
     }
 
     /// A person agrees. Steps may have begun in the meantime, so a change is checked once more.
-    fn allowed(&mut self, proposal: Proposal, wants: &mut MachineOutput) {
-        let failed = self.now.planning.as_ref().map(|planning| &*planning.failed).unwrap_or_default();
-        let graph = match (&proposal, &self.steps) {
-            (Proposal::Change(diff), Some(steps)) => self.changed(steps, failed, diff),
+    fn allowed(&mut self, planning: Planning, proposal: Proposal, wants: &mut MachineOutput) {
+        let graph = match (&proposal, self.phase.steps()) {
+            (Proposal::Change(diff), Some(steps)) => self.changed(steps, &planning.failed, diff),
             (Proposal::Change(_), None) => {
                 Err(Fault::new(FaultKind::Malformed, "there is no plan to change").into())
             }
             (Proposal::Plan(plan), _) => self.check(plan),
         };
         match (graph, proposal) {
-            (Ok(graph), Proposal::Change(diff)) => self.adopt(Draft { diff: Some(diff), graph }, wants),
-            (Ok(graph), Proposal::Plan(_)) => self.adopt(Draft { diff: None, graph }, wants),
+            (Ok(graph), Proposal::Change(diff)) => {
+                self.adopt(&planning, Draft { diff: Some(diff), graph }, wants);
+            }
+            (Ok(graph), Proposal::Plan(_)) => self.adopt(&planning, Draft { diff: None, graph }, wants),
             (Err(faults), proposal) if self.rules.planner.is_some() => {
-                self.reject(&faults, &proposal.args().to_string(), wants);
+                self.reject(planning, &faults, &proposal.args().to_string(), wants);
             }
             (Err(faults), _) => self.no_plan(&faults.to_string(), wants),
         }
     }
 
     /// A person has put another plan, or another change, in the place of the planner's.
-    fn edited(&mut self, proposal: Proposal, args: &Value, wants: &mut MachineOutput) {
+    fn edited(
+        &mut self,
+        mut planning: Planning,
+        proposal: Proposal,
+        args: &Value,
+        wants: &mut MachineOutput,
+    ) {
         let text = args.to_string();
-        let failed = self.now.planning.as_ref().map(|planning| planning.failed.clone()).unwrap_or_default();
-        let read = match (&proposal, &self.steps) {
-            (Proposal::Change(_), Some(steps)) => self.read_diff(steps, &failed, &text),
+        let read = match (&proposal, self.phase.steps()) {
+            (Proposal::Change(_), Some(steps)) => self.read_diff(steps, &planning.failed, &text),
             _ => {
                 let graph = Plan::parse(&text).and_then(|plan| self.check(&Arc::new(plan)));
                 graph.map(|graph| Read::Draft(Box::new(Draft { diff: None, graph })))
             }
         };
         match read {
-            Ok(Read::Draft(draft)) => self.adopt(*draft, wants),
+            Ok(Read::Draft(draft)) => self.adopt(&planning, *draft, wants),
             Ok(Read::GiveUp(why)) => self.no_plan(&why, wants),
             // What a person wrote is not mended by a model: the person is asked again, about the plan as it was.
             Err(faults) => {
                 Self::tell(wants, || PlanNotice::Rejected { faults: vec![faults.to_string()] });
-                let planning = self.now.planning.get_or_insert_default();
                 planning.edits = planning.edits.saturating_add(1);
                 if planning.edits >= MOST_EDITS {
                     return self.refused(&format!("what was put in its place is no better: {faults}"), wants);
                 }
-                self.propose(proposal, wants);
+                self.propose(planning, proposal, wants);
             }
         }
     }
 
     fn refused(&mut self, reason: &str, wants: &mut MachineOutput) {
-        let replan = self.now.planning.as_ref().map_or(0, |planning| planning.replan);
-        match replan {
-            0 => self.stop(Status::Cancelled { reason: format!("the plan was refused: {reason}") }),
-            _ => self.no_plan(&format!("the change was refused: {reason}"), wants),
+        match self.phase.running() {
+            None => self.stop(Status::Cancelled { reason: format!("the plan was refused: {reason}") }),
+            Some(_) => self.no_plan(&format!("the change was refused: {reason}"), wants),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use levity_core::text::head;
 use serde_json::{Value, json};
 
+use super::GraphMachine;
+use super::phase::Planning;
 use super::plan::{FILES, MOST_FILES, PROFILES, QUERY};
-use super::{GraphMachine, Planning};
 use crate::planner::{Brief, Replan, shortened};
 use crate::schedule::Scheduler;
 use crate::step::StepId;
@@ -25,7 +26,7 @@ impl GraphMachine {
             code: known.code,
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
             files: self.known_files(),
-            replan: (planning.replan > 0).then(|| self.replan(planning)),
+            replan: self.phase.steps().map(|steps| self.replan(steps, planning)),
             complaints: planning.drafts.complaints().to_vec(),
             previous: planning.drafts.previous().map(str::to_owned),
             kept: (planning.pieces > 0).then(|| Value::Object(planning.kept.clone())),
@@ -41,8 +42,7 @@ impl GraphMachine {
         })
     }
 
-    fn replan(&self, planning: &Planning) -> Replan {
-        let Some(steps) = &self.steps else { return Replan::default() };
+    fn replan(&self, steps: &Scheduler, planning: &Planning) -> Replan {
         let why = |id: &StepId| {
             let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
             node.and_then(|node| node.error.as_deref()).unwrap_or("it failed").to_owned()
@@ -51,7 +51,7 @@ impl GraphMachine {
             plan: self.plan_with_status(steps),
             results: shortened(self.values().iter().map(|(name, value)| (&**name, value.clone()))),
             failed: planning.failed.iter().map(|id| (id.clone(), why(id))).collect(),
-            left: self.start.settings.replans.saturating_sub(planning.replan),
+            left: self.start.settings.replans.saturating_sub(self.now.replans),
         }
     }
 
@@ -70,7 +70,7 @@ impl GraphMachine {
 
     /// All variables that have a value by now.
     pub(crate) fn values(&self) -> BTreeMap<Arc<str>, Value> {
-        let Some(steps) = &self.steps else { return self.start.given.clone() };
+        let Some(steps) = self.phase.steps() else { return self.start.given.clone() };
         let plan = steps.graph().plan();
         let written = plan.steps.iter().flat_map(|step| &step.writes);
         // Each once: what many steps write is put together once.

@@ -19,8 +19,7 @@ const MOST_NAMED: usize = 20;
 impl GraphMachine {
     /// Ends now, with what there is.
     pub(super) fn stop(&mut self, status: Status) {
-        self.now.ending = Some(self.ending_now(status));
-        self.now.doing.clear();
+        self.phase.end(self.ending_now(status));
     }
 
     /// What there is by now, as an ending.
@@ -36,7 +35,7 @@ impl GraphMachine {
 
     /// Nothing is left to do.
     pub(super) fn conclude(&mut self) {
-        let missing = self.steps.as_ref().map(|steps| self.missing(steps)).unwrap_or_default();
+        let missing = self.phase.steps().map(|steps| self.missing(steps)).unwrap_or_default();
         let status = match (self.now.near, &*missing) {
             (_, []) => Status::Complete,
             (Some(limit), _) => Status::Partial(limit),
@@ -86,7 +85,7 @@ impl GraphMachine {
 
     /// What the last of the steps that are done gave, as text.
     fn answer(&self) -> String {
-        let Some(steps) = &self.steps else { return String::new() };
+        let Some(steps) = self.phase.steps() else { return String::new() };
         let done = steps.nodes().filter(|(_, node)| node.status == StepStatus::Completed);
         let Some((at, node)) = done.max_by_key(|(at, _)| steps.graph().rank(*at)) else {
             return String::new();
@@ -107,7 +106,7 @@ impl GraphMachine {
 
     /// The plan as it was last.
     pub(crate) fn plan(&self) -> Option<&Arc<Plan>> {
-        self.steps.as_ref().map(|steps| steps.graph().plan())
+        self.phase.steps().map(|steps| steps.graph().plan())
     }
 
     /// How many times the plan was to be changed.
@@ -120,7 +119,7 @@ impl GraphMachine {
     pub(crate) fn reports(
         &self,
     ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {
-        let nodes = self.steps.iter().flat_map(Scheduler::nodes);
+        let nodes = self.phase.steps().into_iter().flat_map(Scheduler::nodes);
         nodes.map(|(at, node)| {
             let mut spent = node.spent.as_deref().copied().unwrap_or_default();
             if spent.attempts == 0 && matches!(node.status, StepStatus::Completed) {

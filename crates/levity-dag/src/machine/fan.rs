@@ -102,14 +102,14 @@ impl Fan {
 impl GraphMachine {
     /// Begins the next element of a step's list.
     pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut MachineOutput) {
-        if !self.now.works.contains_key(&at) && !self.open_list(at, fan_out, wants) {
+        if self.fan(at).is_none() && !self.open_list(at, fan_out, wants) {
             return;
         }
-        let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
-        match fan.and_then(|fan| fan.take()) {
+        let fan = self.fan(at);
+        match fan.and_then(Fan::take) {
             Some((item, more)) => {
-                if more && let Some(steps) = &mut self.steps {
-                    steps.push(at);
+                if more && let Some(running) = self.phase.running_mut() {
+                    running.steps.push(at);
                 }
                 self.perform(Place { at, item: Some(item) }, wants);
             }
@@ -117,18 +117,10 @@ impl GraphMachine {
         }
     }
 
-    /// Puts the steps that have more elements to begin among those that may begin, in a changed plan.
-    pub(super) fn go_on_with_lists(&mut self) {
-        let Some(steps) = &mut self.steps else { return };
-        let lists =
-            self.now.works.iter().filter(|(_, work)| work.fan.as_ref().is_some_and(|fan| fan.has_more()));
-        lists.for_each(|(at, _)| steps.push(*at));
-    }
-
     /// Reads the list; whether it is one.
     fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut MachineOutput) -> bool {
-        self.mark_running(at);
-        let list = self.steps.as_ref().and_then(|steps| steps.read(&fan_out.over, Some(at)));
+        self.begin_work(at);
+        let list = self.phase.steps().and_then(|steps| steps.read(&fan_out.over, Some(at)));
         let problem = match &list {
             Some(Value::Array(items)) if items.len() > fan_out.most => {
                 let (most, many) = (fan_out.most, items.len());
@@ -137,7 +129,6 @@ impl GraphMachine {
             Some(Value::Array(_)) => None,
             _ => Some(format!("`{}` is no list", fan_out.over)),
         };
-        self.now.works.insert(at, Box::default());
         if let Some(problem) = problem {
             self.step_failed(at, Failed::for_good(problem), wants);
             return false;
@@ -145,7 +136,7 @@ impl GraphMachine {
         let Some(Value::Array(items)) = list else { return false };
         let (results, many) = (vec![None; items.len()], u32::try_from(items.len()).unwrap_or(u32::MAX));
         Self::tell(wants, || PlanNotice::FannedOut { step: self.id(at), items: many });
-        if let Some(work) = self.now.works.get_mut(&at) {
+        if let Some(work) = self.work(at) {
             work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
         }
         true
@@ -172,8 +163,8 @@ impl GraphMachine {
         result: Result<Vec<WrittenVariable>, Failed>,
         wants: &mut MachineOutput,
     ) {
-        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
-        let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let Some(step) = self.step(at) else { return };
+        let fan = self.fan(at);
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         fan.under_way.remove(&item);
         let error = result.as_ref().err().map(|failed| failed.why.clone());
@@ -200,7 +191,7 @@ impl GraphMachine {
 
     /// Every element is settled, or left out.
     fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut MachineOutput) {
-        let fan = self.now.works.get_mut(&at).and_then(|work| work.fan.as_mut());
+        let fan = self.fan(at);
         let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
         if !fan.is_over() {
             return;
@@ -213,11 +204,10 @@ impl GraphMachine {
             let rejection = fan.rejection.take();
             return self.step_failed(at, Failed { rejection, ..Failed::for_good(why) }, wants);
         }
-        let fan = std::mem::take(&mut **fan);
+        let fan = std::mem::take(fan);
         let written = gather(step, fan_out, &fan);
-        let schemas = &self.schemas;
         let problem = written.iter().find_map(|written| {
-            let problem = schemas.get(&written.name)?.problems(&written.value)?;
+            let problem = self.schema(&written.name)?.problems(&written.value)?;
             Some(format!("`{}` does not fit: {problem}", written.name))
         });
         if let Some(problem) = problem {

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::fan::Fan;
+use super::phase::Doing;
 use super::rounds::{Failed, why_not, why_of};
-use super::{Doing, GraphMachine, Place};
+use super::{GraphMachine, Place};
 use crate::known::StepRunnerKind;
 use crate::notice::{PlanNotice, StepSpent, StepStatus, WrittenVariable};
 use crate::schedule::Scheduler;
@@ -62,23 +63,37 @@ pub(super) struct Attempt {
 impl GraphMachine {
     /// Begins a step whose inputs are ready, or one more element of its list.
     pub(super) fn begin_step(&mut self, at: u32, wants: &mut MachineOutput) {
-        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(at)).cloned() else { return };
+        let Some(step) = self.step(at) else { return };
         if let Some(fan_out) = step.fan_out() {
             return self.begin_item(at, &step, fan_out, wants);
         }
-        self.mark_running(at);
-        self.now.works.insert(at, Box::default());
+        self.begin_work(at);
         self.perform(Place { at, item: None }, wants);
     }
 
-    pub(super) fn mark_running(&mut self, at: u32) {
-        if let Some(steps) = &mut self.steps {
-            steps.mark_running(at);
+    pub(super) fn begin_work(&mut self, at: u32) {
+        if let Some(running) = self.phase.running_mut() {
+            running.steps.mark_running(at);
+            running.works.insert(at, Box::default());
         }
     }
 
+    pub(super) fn work(&mut self, at: u32) -> Option<&mut Work> {
+        self.phase.running_mut()?.works.get_mut(&at).map(|work| &mut **work)
+    }
+
+    /// Ends the work at a step, and returns what it took.
+    fn end_work(&mut self, at: u32) -> StepSpent {
+        let work = self.phase.running_mut().and_then(|running| running.works.remove(&at));
+        work.map(|work| work.spent).unwrap_or_default()
+    }
+
+    pub(super) fn fan(&mut self, at: u32) -> Option<&mut Fan> {
+        self.work(at)?.fan.as_deref_mut()
+    }
+
     pub(super) fn attempt(&mut self, place: Place) -> Option<&mut Attempt> {
-        let work = self.now.works.get_mut(&place.at)?;
+        let work = self.work(place.at)?;
         match (place.item, &mut work.fan) {
             (Some(item), Some(fan)) => Some(fan.attempt(item)),
             _ => Some(&mut work.solo),
@@ -87,7 +102,7 @@ impl GraphMachine {
 
     /// Begins an attempt, or the next round of one.
     pub(super) fn perform(&mut self, place: Place, wants: &mut MachineOutput) {
-        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let Some(step) = self.step(place.at) else { return };
         let inputs = self.inputs(&step, place);
         let Some(attempt) = self.attempt(place) else { return };
         if attempt.round == 0 {
@@ -100,8 +115,7 @@ impl GraphMachine {
             Ok(effect) => effect,
             Err(failed) => return self.failed(place, failed, wants),
         };
-        self.running += 1;
-        let effect = self.want(effect, Doing::Perform(place), wants);
+        let effect = self.want_for(place, Doing::Perform, effect, wants);
         Self::tell(wants, || PlanNotice::StepStarted {
             step: step.id.clone(),
             effect,
@@ -114,11 +128,11 @@ impl GraphMachine {
     /// What a step is given: fixed inputs, the variables that it reads and, for an element of a list, that.
     pub(super) fn inputs(&self, step: &Step, place: Place) -> Map<String, Value> {
         let mut inputs = step.more.as_ref().map(|more| more.inputs.clone()).unwrap_or_default();
-        let Some(steps) = &self.steps else { return inputs };
+        let Some(running) = self.phase.running() else { return inputs };
         for name in &step.reads {
-            inputs.insert(name.to_string(), steps.read(name, Some(place.at)).unwrap_or_default());
+            inputs.insert(name.to_string(), running.steps.read(name, Some(place.at)).unwrap_or_default());
         }
-        let fan = self.now.works.get(&place.at).and_then(|work| work.fan.as_deref());
+        let fan = running.works.get(&place.at).and_then(|work| work.fan.as_deref());
         if let (Some(fan), Some(item), Some(fan_out)) = (fan, place.item, step.fan_out()) {
             inputs.insert(fan_out.name.to_string(), fan.element(item));
         }
@@ -213,7 +227,7 @@ impl GraphMachine {
 
     /// The steps whose work a judge looks at, with what each wrote.
     fn judged(&self, step: &Step) -> Vec<(StepId, Arc<str>)> {
-        let Some(steps) = &self.steps else { return Vec::new() };
+        let Some(steps) = self.phase.steps() else { return Vec::new() };
         let is_done = |at: &u32| steps.node(*at).is_some_and(|node| node.status == StepStatus::Completed);
         let writers = step.reads.iter().flat_map(|name| {
             let writers = steps.graph().writers(name).iter().copied().filter(is_done);
@@ -224,7 +238,6 @@ impl GraphMachine {
 
     /// Takes in what came of a step's effect.
     pub(super) fn performed(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
-        self.running -= 1;
         match self.gave(place, outcome) {
             Ok(Some(output)) => self.take_output(place, output, wants),
             Ok(None) => self.ask_permission(place, wants),
@@ -274,7 +287,7 @@ impl GraphMachine {
             attempt.usage += usage;
             attempt.stats += *stats;
         }
-        if let Some(work) = self.now.works.get_mut(&place.at) {
+        if let Some(work) = self.work(place.at) {
             work.spent.usage += usage;
             work.spent.stats += *stats;
         }
@@ -282,20 +295,18 @@ impl GraphMachine {
 
     /// Asks a person whether a step's tool may be called.
     fn ask_permission(&mut self, place: Place, wants: &mut MachineOutput) {
-        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let Some(step) = self.step(place.at) else { return };
         let name = self.rules.known.performer(&step.agent).map_or(&step.agent, |(name, _)| name);
         let call = self.call(&step, name, self.inputs(&step, place), false);
         let Some(attempt) = self.attempt(place) else { return };
         let reason = attempt.failed.take().unwrap_or_default();
         attempt.call = Some(Box::new(call.clone()));
         let ask = Ask::new(self.now.run.clone(), EffectId::new(self.now.next), call, reason);
-        self.running += 1;
-        let effect = self.want(Effect::Ask(ask), Doing::Permit(place), wants);
+        let effect = self.want_for(place, Doing::Permit, Effect::Ask(ask), wants);
         Self::tell(wants, || PlanNotice::StepAsked { step: step.id.clone(), effect });
     }
 
     pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
-        self.running -= 1;
         let Some(mut call) = self.attempt(place).and_then(|attempt| attempt.call.take()) else { return };
         match outcome {
             Outcome::Decision(Decision::Allow) => {}
@@ -309,17 +320,17 @@ impl GraphMachine {
             other => return self.failed(place, Failed::for_good(why_not(&other)), wants),
         }
         call.id = EffectId::new(self.now.next).to_string().into();
-        let time = self.steps.as_ref().and_then(|steps| steps.step(place.at)?.more.as_ref()?.timeout);
+        let time = self.step(place.at).and_then(|step| step.more.as_ref()?.timeout);
         if let (Some(time), Value::Object(args)) = (time, &mut call.args) {
             args.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
-        self.running += 1;
-        self.want(Effect::Tool(ToolRun::approved(*call).unordered()), Doing::Perform(place), wants);
+        let run = ToolRun::approved(*call).unordered();
+        self.want_for(place, Doing::Perform, Effect::Tool(run), wants);
     }
 
     /// An attempt failed: another follows, or the step has failed.
     pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut MachineOutput) {
-        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let Some(step) = self.step(place.at) else { return };
         let retry = step.tries();
         let near = self.now.near.is_some();
         let Some(attempt) = self.attempt(place) else { return };
@@ -331,7 +342,7 @@ impl GraphMachine {
             let number = attempt.number;
             let why = failed.why.clone();
             *attempt = Attempt { number, failed: Some(failed.why.into()), ..Attempt::default() };
-            self.want(Effect::Wait(Wait::new(pause(retry, number))), Doing::Pause(place), wants);
+            self.want_for(place, Doing::Pause, Effect::Wait(Wait::new(pause(retry, number))), wants);
             Self::tell(wants, || PlanNotice::StepRetried {
                 step: step.id.clone(),
                 attempt: number,
@@ -348,22 +359,23 @@ impl GraphMachine {
 
     fn count_attempts(&mut self, place: Place) {
         let number = self.attempt(place).map_or(0, |attempt| attempt.number);
-        if let Some(work) = self.now.works.get_mut(&place.at) {
+        if let Some(work) = self.work(place.at) {
             work.spent.attempts = work.spent.attempts.saturating_add(number);
         }
     }
 
     /// A step has failed for good.
     pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut MachineOutput) {
-        let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
+        let spent = self.end_work(at);
         let id = self.id(at);
         Self::tell(wants, || PlanNotice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
         let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
         let may_replan = self.may_replan() && other_way;
+        let Some(running) = self.phase.running_mut() else { return };
         if let Some(rejection) = failed.rejection {
-            self.now.rejections.insert(id, *rejection);
+            running.rejections.insert(id, *rejection);
         }
-        let Some(steps) = &mut self.steps else { return };
+        let steps = &mut running.steps;
         if let Some(node) = steps.node_mut(at) {
             node.error = Some(failed.why.into());
             node.spent = Some(Box::new(spent));
@@ -401,8 +413,8 @@ impl GraphMachine {
         output: Value,
         wants: &mut MachineOutput,
     ) {
-        let spent = self.now.works.remove(&at).map(|work| work.spent).unwrap_or_default();
-        let Some(steps) = &mut self.steps else { return };
+        let spent = self.end_work(at);
+        let Some(steps) = self.phase.running_mut().map(|running| &mut running.steps) else { return };
         if wants.is_watched()
             && let Some(step) = steps.step(at)
         {

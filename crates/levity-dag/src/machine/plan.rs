@@ -1,14 +1,17 @@
 //! How plans are made, and changed.
 
+use std::mem;
 use std::sync::Arc;
 
 use levity_core::text::{fenced, head};
-use levity_core::{ChildRun, Effect, EffectId, Finish, MachineOutput, Outcome, ToolCall, ToolRun};
-use levity_tools::Schema;
+use levity_core::{
+    ChildRun, Effect, EffectId, EventKind, Finish, Limit, MachineOutput, Outcome, RunId, ToolCall, ToolRun,
+};
 use serde_json::{Map, Value, json};
 
+use super::phase::{Phase, PlanQuestion, Planning, Replanning, Respondent, Running};
 use super::rescue::check_rescued;
-use super::{Doing, Draft, GraphMachine, PLAN, PlannedBy, Planning, pieces, unreached};
+use super::{Draft, GraphMachine, PLAN, PlannedBy, pieces, unreached};
 use crate::diff::Diff;
 use crate::fault::{Fault, FaultKind, Faults};
 use crate::graph::Graph;
@@ -32,11 +35,24 @@ pub(super) const MOST_FILES: u64 = 8_000;
 const MOST_PREVIOUS: usize = 20_000;
 
 impl GraphMachine {
+    /// Begins the run, once.
+    pub(super) fn begin(&mut self, run: RunId, wrap: Option<Limit>, wants: &mut MachineOutput) {
+        let Phase::Start { checked } = &mut self.phase else { return };
+        let checked = checked.take();
+        self.phase = Phase::Deciding;
+        (self.now.run, self.now.near) = (run, wrap);
+        if wants.is_watched() {
+            wants.tell(EventKind::Goal { text: self.start.goal.clone() });
+        }
+        self.look_at_files(checked, wants);
+        self.pump(wants);
+    }
+
     /// Looks at the files first, then makes the plan, then carries it out.
-    pub(super) fn begin(&mut self, wants: &mut MachineOutput) {
+    fn look_at_files(&mut self, checked: Option<Box<Graph>>, wants: &mut MachineOutput) {
         let files = self.start.files.clone().filter(|_| self.start.plan.is_none() && self.now.near.is_none());
         let (Some(files), Some(profiler)) = (files, self.rules.profiler.clone()) else {
-            return self.begin_plan(wants);
+            return self.begin_plan(checked, wants);
         };
         let task = format!(
             "# Your task\nLook at these files, and say for each what it holds and what it is good for.\n\n\
@@ -46,7 +62,8 @@ impl GraphMachine {
             fenced(&files.as_text(MOST_FILES)),
         );
         let child = ChildRun::new(profiler, json!({"task": task}));
-        let effect = self.want(Effect::Child(child), Doing::Profile, wants);
+        let effect = self.want(Effect::Child(child), wants);
+        self.phase = Phase::Profiling(effect);
         Self::tell(wants, || PlanNotice::Profiling { effect });
     }
 
@@ -60,13 +77,13 @@ impl GraphMachine {
                 self.now.profiles = Some(found.unwrap_or(Value::String(ending.text)));
             }
         }
-        self.begin_plan(wants);
+        self.begin_plan(None, wants);
     }
 
-    fn begin_plan(&mut self, wants: &mut MachineOutput) {
+    fn begin_plan(&mut self, checked: Option<Box<Graph>>, wants: &mut MachineOutput) {
         match self.start.plan.clone() {
-            Some(plan) => match self.checked.take().map_or_else(|| self.check(&plan), Ok) {
-                Ok(graph) => self.consider(Draft { diff: None, graph }, wants),
+            Some(plan) => match checked.map_or_else(|| self.check(&plan), |graph| Ok(*graph)) {
+                Ok(graph) => self.consider(Planning::default(), Draft { diff: None, graph }, wants),
                 Err(faults) => self.stop(unreached(format!("the plan cannot be carried out: {faults}"))),
             },
             None if self.rules.planner.is_some() => self.ask_planner(Planning::default(), wants),
@@ -78,16 +95,18 @@ impl GraphMachine {
     /// that there will be some.
     pub(crate) fn check_start(&mut self, files: bool, checked: Option<Box<Graph>>) -> Result<(), Faults> {
         let Some(plan) = &self.start.plan else { return Ok(()) };
-        // What is given beside the plan may not fit what the plan says of it.
-        if let Some(graph) = checked.filter(|_| !files && self.start.given.is_empty()) {
-            self.checked = Some(graph.with_plan(self.with_given(plan)));
-            return Ok(());
-        }
         let mut plan = self.with_given(plan);
-        if files {
-            Arc::make_mut(&mut plan).given.entry(FILES.into()).or_default();
-        }
-        self.checked = Some(Graph::check(plan, &self.known())?);
+        // What is given beside the plan may not fit what the plan says of it.
+        let graph = match checked.filter(|_| !files && self.start.given.is_empty()) {
+            Some(graph) => graph.with_plan(plan),
+            None => {
+                if files {
+                    Arc::make_mut(&mut plan).given.entry(FILES.into()).or_default();
+                }
+                Graph::check(plan, &self.known())?
+            }
+        };
+        self.phase = Phase::Start { checked: Some(Box::new(graph)) };
         Ok(())
     }
 
@@ -121,7 +140,7 @@ impl GraphMachine {
     }
 
     pub(super) fn ask_planner(&mut self, planning: Planning, wants: &mut MachineOutput) {
-        let (again, replan) = (planning.drafts.rejected(), planning.replan);
+        let (again, replan) = (planning.drafts.rejected(), self.now.replans);
         let brief = self.brief(&planning);
         let effect = match &self.rules.planner {
             Some(PlannedBy::Agent(agent)) => {
@@ -133,39 +152,47 @@ impl GraphMachine {
                 Effect::Tool(ToolRun::approved(ToolCall::new(id, PLAN, args)))
             }
         };
-        self.now.planning = Some(planning);
-        let effect = self.want(effect, Doing::Plan, wants);
+        let effect = self.want(effect, wants);
+        self.phase.wait_for(PlanQuestion { effect, to: Respondent::Planner, planning });
         Self::tell(wants, || PlanNotice::Planning { effect, again, replan });
     }
 
-    pub(super) fn planned(&mut self, outcome: Outcome, wants: &mut MachineOutput) {
+    /// A question about a plan is answered.
+    pub(super) fn answered(&mut self, asked: PlanQuestion, outcome: Outcome, wants: &mut MachineOutput) {
+        match asked.to {
+            Respondent::Planner => self.planned(asked.planning, outcome, wants),
+            Respondent::Person(proposal) => self.approved(asked.planning, proposal, outcome, wants),
+        }
+    }
+
+    fn planned(&mut self, planning: Planning, outcome: Outcome, wants: &mut MachineOutput) {
         let (text, finish) = match self.planner_gave(outcome) {
             Ok(gave) => gave,
             Err(why) => return self.no_plan(&format!("the planner failed: {why}"), wants),
         };
-        let Some(text) = self.put_together(text, finish.as_ref(), wants) else { return };
-        let draft = match (&self.now.planning, &self.steps) {
-            (Some(planning), Some(steps)) if planning.replan > 0 => {
-                match self.read_diff(steps, &planning.failed, &text) {
-                    Ok(Read::GiveUp(why)) => return self.no_plan(&why, wants),
-                    Ok(Read::Draft(draft)) => Ok(*draft),
-                    Err(faults) => Err(faults),
-                }
-            }
-            _ => Plan::parse(&text)
+        let Some((planning, text)) = self.put_together(planning, text, finish.as_ref(), wants) else {
+            return;
+        };
+        let draft = match self.phase.steps() {
+            Some(steps) => match self.read_diff(steps, &planning.failed, &text) {
+                Ok(Read::GiveUp(why)) => return self.no_plan(&why, wants),
+                Ok(Read::Draft(draft)) => Ok(*draft),
+                Err(faults) => Err(faults),
+            },
+            None => Plan::parse(&text)
                 .and_then(|plan| self.check(&Arc::new(plan)))
                 .map(|graph| Draft { diff: None, graph }),
         };
-        match draft.and_then(|draft| self.better(draft)) {
-            Ok(draft) => self.consider(draft, wants),
-            Err(faults) => self.reject(&faults, &text, wants),
+        match draft.and_then(|draft| self.better(&planning, draft)) {
+            Ok(draft) => self.consider(planning, draft, wants),
+            Err(faults) => self.reject(planning, &faults, &text, wants),
         }
     }
 
     /// A draft that could be carried out and is not what was asked for: a model that writes over what is given mostly means to
     /// fetch it. It is told, as long as it can be asked again; its last word counts.
-    fn better(&self, draft: Draft) -> Result<Draft, Faults> {
-        let again = self.now.planning.as_ref().map_or(0, |planning| planning.drafts.rejected());
+    fn better(&self, planning: &Planning, draft: Draft) -> Result<Draft, Faults> {
+        let again = planning.drafts.rejected();
         let last = again.saturating_add(1) >= self.start.settings.drafts || self.now.near.is_some();
         let model = matches!(self.rules.planner, Some(PlannedBy::Agent(_)));
         let plan = draft.graph.plan();
@@ -208,39 +235,36 @@ impl GraphMachine {
     /// The whole of a plan that takes several replies; nothing while the rest of it is asked for.
     fn put_together(
         &mut self,
+        mut planning: Planning,
         text: String,
         finish: Option<&Finish>,
         wants: &mut MachineOutput,
-    ) -> Option<String> {
+    ) -> Option<(Planning, String)> {
         let most = self.start.settings.pieces;
         if most <= 1 || !matches!(self.rules.planner, Some(PlannedBy::Agent(_))) {
-            return Some(text);
+            return Some((planning, text));
         }
-        let (near, planning) = (self.now.near.is_some(), self.now.planning.get_or_insert_default());
         let Some(part) = pieces::cut(&text, finish) else {
             if finish == Some(&Finish::Length) && planning.kept.is_empty() && !text.contains(['{', '[']) {
-                self.reject(
-                    &too_long(
-                        "the reply reached the limit on its length before the plan began: write \
-                     nothing but the plan, with few steps and short prompts",
-                    ),
-                    &text,
-                    wants,
-                );
+                let why = "the reply reached the limit on its length before the plan began: write \
+                           nothing but the plan, with few steps and short prompts";
+                self.reject(planning, &too_long(why), &text, wants);
                 return None;
             }
-            let Some(rest) = pieces::whole(&text).filter(|_| planning.pieces > 0) else { return Some(text) };
-            let mut kept = std::mem::take(&mut planning.kept);
+            let Some(rest) = pieces::whole(&text).filter(|_| planning.pieces > 0) else {
+                return Some((planning, text));
+            };
+            let mut kept = mem::take(&mut planning.kept);
             planning.pieces = 0;
             pieces::join(&mut kept, rest);
-            return Some(Value::Object(kept).to_string());
+            return Some((planning, Value::Object(kept).to_string()));
         };
         let before = pieces::count(&planning.kept);
         pieces::join(&mut planning.kept, part);
         let count = pieces::count(&planning.kept);
         planning.pieces = planning.pieces.saturating_add(1);
         let size = Value::Object(planning.kept.clone()).to_string().len();
-        if count <= before || planning.pieces >= most || near || size > Plan::MAX_BYTES {
+        if count <= before || planning.pieces >= most || self.now.near.is_some() || size > Plan::MAX_BYTES {
             let why = match count <= before {
                 true => "the reply reached the limit on its length before one more step was whole: write shorter prompts, or \
                          give the model a higher limit on its output"
@@ -248,10 +272,9 @@ impl GraphMachine {
                 false => format!("the plan is not whole after {} replies: plan with fewer and shorter steps", planning.pieces),
             };
             (planning.kept, planning.pieces) = (Map::new(), 0);
-            self.reject(&too_long(why), &text, wants);
+            self.reject(planning, &too_long(why), &text, wants);
             return None;
         }
-        let planning = self.now.planning.take().unwrap_or_default();
         Self::tell(wants, || PlanNotice::PlanCut { kept: count });
         self.ask_planner(planning, wants);
         None
@@ -289,15 +312,19 @@ impl GraphMachine {
     }
 
     /// Tells the planner what is wrong, as often as it may be told.
-    pub(super) fn reject(&mut self, faults: &Faults, text: &str, wants: &mut MachineOutput) {
+    pub(super) fn reject(
+        &mut self,
+        mut planning: Planning,
+        faults: &Faults,
+        text: &str,
+        wants: &mut MachineOutput,
+    ) {
         let complaints: Vec<String> = faults.faults.iter().map(|fault| fault.message.clone()).collect();
         Self::tell(wants, || PlanNotice::Rejected { faults: complaints.clone() });
-        let mut planning = self.now.planning.take().unwrap_or_default();
         let previous = head(text, MOST_PREVIOUS);
         if !planning.drafts.reject(complaints, previous, self.start.settings.drafts)
             || self.now.near.is_some()
         {
-            self.now.planning = Some(planning);
             let last = format!("the planner gave nothing that can be carried out: {faults}");
             return self.no_plan(&last, wants);
         }
@@ -306,66 +333,35 @@ impl GraphMachine {
 
     /// No plan, or no change of it, is to be had.
     pub(super) fn no_plan(&mut self, why: &str, wants: &mut MachineOutput) {
-        let planning = self.now.planning.take().unwrap_or_default();
-        if planning.replan == 0 {
-            return self.stop(unreached(why));
-        }
-        Self::tell(wants, || PlanNotice::GaveUp { why: why.to_owned() });
+        let Some(running) = self.phase.running_mut() else { return self.stop(unreached(why)) };
         // Once nothing was found, the same question is not asked again.
-        self.now.gave_up = true;
-        let skipped = self.steps.as_mut().map(Scheduler::let_go).unwrap_or_default();
+        running.replanning = Replanning::GaveUp;
+        let skipped = running.steps.let_go();
+        Self::tell(wants, || PlanNotice::GaveUp { why: why.to_owned() });
         self.tell_skipped(&skipped, wants);
     }
 
     /// Goes by a plan from now on.
-    pub(super) fn adopt(&mut self, draft: Draft, wants: &mut MachineOutput) {
-        let planning = self.now.planning.take().unwrap_or_default();
-        self.learn_schemas(draft.graph.plan());
-        let skipped = match (draft.diff, self.steps.take()) {
-            (Some(diff), Some(steps)) => {
-                let (steps, places) = steps.changed(draft.graph, &planning.failed);
-                self.renumber(&places);
-                self.tell_changed(planning.replan, diff, steps.graph(), wants);
-                let skipped = self.steps.insert(steps).begin();
-                self.go_on_with_lists();
-                skipped
+    pub(super) fn adopt(&mut self, planning: &Planning, draft: Draft, wants: &mut MachineOutput) {
+        let (running, skipped) = match (draft.diff, mem::replace(&mut self.phase, Phase::Deciding)) {
+            (Some(diff), Phase::Running(running)) => {
+                let mut running = running.changed(draft.graph, &planning.failed);
+                self.tell_changed(diff, running.steps.graph(), wants);
+                let skipped = running.steps.begin();
+                running.go_on_with_lists();
+                (running, skipped)
             }
-            (_, _) => {
+            _ => {
                 self.tell_planned(&draft.graph, wants);
-                let steps = self.steps.insert(Scheduler::new(draft.graph));
-                seed::sow(&self.start.done, steps);
-                steps.begin()
+                let mut steps = Scheduler::new(draft.graph);
+                seed::sow(&self.start.done, &mut steps);
+                let skipped = steps.begin();
+                (Running::new(steps), skipped)
             }
         };
+        self.phase = Phase::Running(Box::new(running));
         self.tell_skipped(&skipped, wants);
         self.replan_if_needed(wants);
-    }
-
-    pub(super) fn learn_schemas(&mut self, plan: &Plan) {
-        let schemas = plan.variables.iter().filter_map(|(name, variable)| {
-            let schema = Schema::new(variable.schema.as_ref()?).ok()?;
-            Some((name.clone(), schema))
-        });
-        self.schemas = schemas.collect();
-    }
-
-    fn renumber(&mut self, places: &[Option<u32>]) {
-        let new = |at: u32| places.get(at as usize).copied().flatten().unwrap_or(u32::MAX);
-        let works = std::mem::take(&mut self.now.works).into_iter();
-        let kept = works.filter_map(|(at, work)| Some((places.get(at as usize).copied().flatten()?, work)));
-        self.now.works = kept.collect();
-        for doing in self.now.doing.values_mut() {
-            match doing {
-                Doing::Perform(place)
-                | Doing::Code(place, _)
-                | Doing::Permit(place)
-                | Doing::Pause(place) => {
-                    place.at = new(place.at);
-                }
-                _ => {}
-            }
-        }
-        self.now.again.iter_mut().for_each(|place| place.at = new(place.at));
     }
 
     fn tell_planned(&self, graph: &Graph, wants: &mut MachineOutput) {
@@ -373,10 +369,10 @@ impl GraphMachine {
         seed::tell(&self.start.done, graph, wants);
     }
 
-    fn tell_changed(&self, replan: u32, diff: Diff, graph: &Graph, wants: &mut MachineOutput) {
+    fn tell_changed(&self, diff: Diff, graph: &Graph, wants: &mut MachineOutput) {
         let diff = Arc::new(diff);
         Self::tell(wants, || PlanNotice::Replanned {
-            replan,
+            replan: self.now.replans,
             diff,
             plan: graph.plan().clone(),
             edges: edges(graph),
@@ -385,25 +381,29 @@ impl GraphMachine {
 
     /// Whether another way can be looked for when a step fails.
     pub(super) fn may_replan(&self) -> bool {
-        self.now.near.is_none() && !self.now.gave_up && self.now.replans < self.start.settings.replans
+        let gave_up =
+            self.phase.running().is_none_or(|running| matches!(running.replanning, Replanning::GaveUp));
+        self.now.near.is_none() && !gave_up && self.now.replans < self.start.settings.replans
     }
 
     /// Has the planner look for another way, unless it does so already.
     pub(super) fn replan_if_needed(&mut self, wants: &mut MachineOutput) {
-        let Some(steps) = self.steps.as_ref().filter(|_| self.now.planning.is_none()) else { return };
-        let failed: Vec<StepId> = steps.schedule.held().map(|at| self.id(at)).collect();
-        if failed.is_empty() {
+        let may_replan = self.may_replan();
+        let Some(running) = self.phase.running_mut() else { return };
+        let held = running.steps.schedule.held().filter_map(|at| running.steps.step(at));
+        let failed: Vec<StepId> = held.map(|step| step.id.clone()).collect();
+        if failed.is_empty() || matches!(running.replanning, Replanning::Asking(_)) {
             return;
         }
-        if !self.may_replan() {
-            let skipped = self.steps.as_mut().map(Scheduler::let_go).unwrap_or_default();
+        if !may_replan {
+            let skipped = running.steps.let_go();
             return self.tell_skipped(&skipped, wants);
         }
         self.now.replans += 1;
         let replan = self.now.replans;
         let why = self.failures(&failed);
         Self::tell(wants, || PlanNotice::Replanning { replan, steps: failed.clone(), why });
-        let planning = Planning { replan, failed, ..Planning::default() };
+        let planning = Planning { failed, ..Planning::default() };
         match self.rules.planner {
             Some(_) => self.ask_planner(planning, wants),
             None => self.redo(planning, wants),
@@ -412,22 +412,21 @@ impl GraphMachine {
 
     /// Without a planner, work that a judge sends back is done again: of several judges, that of the first.
     fn redo(&mut self, mut planning: Planning, wants: &mut MachineOutput) {
-        let made = self.steps.as_ref().and_then(|steps| {
+        let made = self.phase.steps().and_then(|steps| {
             let judge = planning.failed.iter().find_map(|id| self.rejection(steps, id))?;
             let diff = Diff::redo(steps.graph(), &judge.0, &judge.1, &judge.2);
             planning.failed = vec![judge.0];
             Some(self.changed(steps, &planning.failed, &diff).map(|graph| Draft { diff: Some(diff), graph }))
         });
-        self.now.planning = Some(planning);
         match made {
-            Some(Ok(draft)) => self.consider(draft, wants),
+            Some(Ok(draft)) => self.consider(planning, draft, wants),
             Some(Err(faults)) => self.no_plan(&faults.to_string(), wants),
             None => self.no_plan("there is no planner to ask", wants),
         }
     }
 
     fn failures(&self, failed: &[StepId]) -> String {
-        let Some(steps) = &self.steps else { return String::new() };
+        let Some(steps) = self.phase.steps() else { return String::new() };
         let why = |id: &StepId| {
             let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
             format!("`{id}`: {}", node.and_then(|node| node.error.as_deref()).unwrap_or("it failed"))

@@ -2,11 +2,13 @@
 
 use levity_core::text::{chain, fenced, head};
 use levity_core::{MachineOutput, Outcome, Status};
+use levity_tools::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::perform::names;
-use super::{Doing, GraphMachine, Place};
+use super::phase::Doing;
+use super::{GraphMachine, Place};
 use crate::extract::{EXECUTION, extract};
 use crate::known::{StepRunner, StepRunnerKind};
 use crate::notice::{PlanNotice, StepStatus};
@@ -89,7 +91,7 @@ pub(super) fn read_output(text: String) -> Value {
 impl GraphMachine {
     /// Makes the most of what an attempt gave.
     pub(super) fn take_output(&mut self, place: Place, output: Value, wants: &mut MachineOutput) {
-        let Some(step) = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned() else { return };
+        let Some(step) = self.step(place.at) else { return };
         if !step.variants().is_empty() {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
         }
@@ -152,8 +154,7 @@ impl GraphMachine {
         let author = self.rules.known.performer(&step.agent).map(|(name, _)| name.clone());
         match self.code_effect(step, place, (variants, author), &inputs) {
             Ok(effect) => {
-                self.running += 1;
-                self.want(effect, Doing::Code(place, output), wants);
+                self.want_for(place, Doing::Code(output), effect, wants);
             }
             Err(failed) => self.failed(place, failed, wants),
         }
@@ -167,7 +168,6 @@ impl GraphMachine {
         outcome: Outcome,
         wants: &mut MachineOutput,
     ) {
-        self.running -= 1;
         let result = match outcome {
             Outcome::Child(ending) => {
                 self.spend(place, ending.usage, &ending.stats);
@@ -184,8 +184,7 @@ impl GraphMachine {
                 if let Value::Object(object) = &mut output {
                     object.insert(EXECUTION.to_owned(), result);
                 }
-                let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
-                if let Some(step) = step {
+                if let Some(step) = self.step(place.at) {
                     self.end_round(place, &step, output, wants);
                 }
             }
@@ -218,7 +217,7 @@ impl GraphMachine {
 
     /// Finds the variables that a step writes in what it gave.
     fn extract(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
-        match extract(step, &output, |name| self.schemas.get(name)) {
+        match extract(step, &output, |name| self.schema(name)) {
             Ok(written) => self.done(place, written, output, wants),
             Err(problem) => {
                 let keys = names(&step.writes);
@@ -228,9 +227,13 @@ impl GraphMachine {
         }
     }
 
+    pub(super) fn schema(&self, name: &str) -> Option<&Schema> {
+        self.phase.running()?.schemas.get(name)
+    }
+
     /// Tells an agent what is wrong with what it gave; what is not an agent's has failed.
     fn complain(&mut self, place: Place, output: Value, next: String, why: &str, wants: &mut MachineOutput) {
-        let step = self.steps.as_ref().and_then(|steps| steps.step(place.at)).cloned();
+        let step = self.step(place.at);
         let who = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, who)| who));
         let is_agent = who.is_some_and(is_agent);
         let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
@@ -265,7 +268,7 @@ impl GraphMachine {
 
     /// The steps to do again: those that the judge names, or those right before it.
     fn sent_back(&self, at: u32, named: &[String]) -> Vec<StepId> {
-        let Some(steps) = &self.steps else { return Vec::new() };
+        let Some(steps) = self.phase.steps() else { return Vec::new() };
         let is_done = |at: u32| steps.node(at).is_some_and(|node| node.status == StepStatus::Completed);
         let found = named.iter().filter_map(|id| steps.graph().find(id)).filter(|at| is_done(*at));
         let found: Vec<u32> = found.collect();
@@ -281,7 +284,7 @@ impl GraphMachine {
         id: &StepId,
     ) -> Option<(StepId, Vec<StepId>, Vec<String>)> {
         steps.graph().find(id.as_str())?;
-        let rejection = self.now.rejections.get(id)?;
+        let rejection = self.phase.running()?.rejections.get(id)?;
         Some((id.clone(), rejection.steps.clone(), rejection.issues.clone()))
     }
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Doing, GraphMachine, Place, Progress};
+use super::phase::{Phase, Running};
+use super::{GraphMachine, Place, Progress};
 use crate::graph::{Graph, Wiring};
 use crate::notice::StepStatus;
 use crate::plan::Plan;
 use crate::schedule::{Node, Scheduler};
 
-/// The keys beside those of the start, in the state of a machine that was fed.
+/// The keys beside those of the start, in the state of a machine that has taken in an input.
 const NOW: &str = "now";
+const PHASE: &str = "phase";
 const STEPS: &str = "steps";
 
 /// More effects than any run has.
@@ -35,15 +37,22 @@ struct Steps<'a> {
 }
 
 impl GraphMachine {
-    /// Returns the state: the start of the run and, once the machine was fed, its progress.
+    /// Returns the state: the start of the run and, unless nothing has happened yet, its progress.
     pub(super) fn saved(&self) -> Value {
         let mut state = serde_json::to_value(&*self.start).unwrap_or_default();
-        if let Some(fields) = state.as_object_mut().filter(|_| self.fed) {
-            fields.insert(NOW.to_owned(), serde_json::to_value(&self.now).unwrap_or_default());
-            let steps = self.steps.as_ref().map(|steps| serde_json::to_value(self.saved_steps(steps)));
-            fields.extend(steps.map(|steps| (STEPS.to_owned(), steps.unwrap_or_default())));
+        if let Some(fields) = state.as_object_mut().filter(|_| !self.is_new()) {
+            let steps = self.phase.steps().map(|steps| serde_json::to_value(self.saved_steps(steps)));
+            let now = (NOW, serde_json::to_value(&self.now));
+            let all = [now, (PHASE, serde_json::to_value(&self.phase))].into_iter();
+            let all = all.chain(steps.map(|steps| (STEPS, steps)));
+            fields.extend(all.map(|(key, value)| (key.to_owned(), value.unwrap_or_default())));
         }
         state
+    }
+
+    /// Whether the state is that of a machine that has taken in nothing.
+    fn is_new(&self) -> bool {
+        matches!(self.phase, Phase::Start { .. }) && self.now.said.is_empty() && self.now.near.is_none()
     }
 
     fn saved_steps<'a>(&self, steps: &'a Scheduler) -> Steps<'a> {
@@ -63,19 +72,20 @@ impl GraphMachine {
         // What the reader says would quote what the steps gave.
         let unread = |_| "its progress is not one that this version of the team can read".to_owned();
         self.now = Progress::deserialize(now).map_err(unread)?;
-        self.fed = true;
-        let is_step =
-            |doing: &&Doing| matches!(doing, Doing::Perform(_) | Doing::Code(..) | Doing::Permit(_));
-        self.running = self.now.doing.values().filter(is_step).count();
-        if let Some(steps) = state.get(STEPS) {
-            let steps = self.restored_steps(Steps::deserialize(steps).map_err(unread)?)?;
-            self.learn_schemas(steps.graph().plan());
-            self.steps = Some(steps);
+        let phase = Phase::<()>::deserialize(&state[PHASE]).map_err(unread)?;
+        let steps = state.get(STEPS).map(|steps| Steps::deserialize(steps).map_err(unread));
+        let steps = steps.transpose()?.map(|steps| self.restored_steps(steps)).transpose()?;
+        let contradicts = |what| format!("its state contradicts itself: {what}");
+        self.phase =
+            phase.with_steps(steps).ok_or_else(|| contradicts("its steps belong to another phase"))?;
+        let next = self.now.next;
+        if next > MOST_EFFECTS || self.phase.last_effect().is_some_and(|last| last.get() >= next) {
+            return Err(contradicts("an effect is under way that was not asked for"));
         }
-        if let Some(what) = self.contradiction() {
-            return Err(format!("its state contradicts itself: {what}"));
+        if let Some(running) = self.phase.running_mut() {
+            running.contradiction().map_or(Ok(()), |what| Err(contradicts(what)))?;
+            running.go_on_with_lists();
         }
-        self.go_on_with_lists();
         Ok(self)
     }
 
@@ -93,59 +103,36 @@ impl GraphMachine {
         };
         Scheduler::restored(graph, saved.nodes.into_owned(), &saved.held)
     }
+}
 
-    /// Returns the first contradiction in a saved state, if there is one.
+impl Running {
+    /// Returns the first contradiction in a plan that was under way, if there is one.
     fn contradiction(&self) -> Option<&'static str> {
-        let now = &self.now;
-        let ended = now.ending.is_some();
         let is_running =
-            |at: u32, node: &Node| (node.status == StepStatus::Running) == now.works.contains_key(&at);
-        let nodes = || self.steps.iter().flat_map(Scheduler::nodes);
-        let plans = now.doing.values().any(|doing| matches!(doing, Doing::Plan | Doing::Approve));
+            |at: u32, node: &Node| (node.status == StepStatus::Running) == self.works.contains_key(&at);
+        let is_list = |at: u32| self.steps.step(at).is_some_and(|step| step.fan_out().is_some());
+        let mut places = self.doing.values().map(|(place, _)| place).chain(&self.again);
         match () {
-            () if now.next > MOST_EFFECTS || now.doing.keys().any(|id| id.get() >= now.next) => {
-                Some("an effect is under way that was not asked for")
-            }
-            () if !nodes().all(|(at, node)| is_running(at, node))
-                || !now.works.keys().all(|at| self.is_step(*at)) =>
+            () if !self.steps.nodes().all(|(at, node)| is_running(at, node))
+                || !self.works.keys().all(|at| self.steps.step(*at).is_some()) =>
             {
                 Some("the steps that run are not those that are under way")
             }
-            () if !now.works.iter().all(|(at, work)| work.fan.is_some() == self.is_list(*at)) => {
+            () if !self.works.iter().all(|(at, work)| work.fan.is_some() == is_list(*at)) => {
                 Some("a step is run for a list and has none")
             }
-            () if now.works.values().filter_map(|work| work.fan.as_ref()).any(|fan| !fan.is_sound()) => {
+            () if self.works.values().filter_map(|work| work.fan.as_ref()).any(|fan| !fan.is_sound()) => {
                 Some("the elements of a list do not add up")
             }
-            () if !ended && !self.places().all(|place| self.is_under_way(place)) => {
+            () if !places.all(|place| self.is_under_way(*place)) => {
                 Some("an effect belongs to a step that is not under way")
             }
-            () if !ended && now.planning.is_some() && !plans => Some("a plan is made, and nobody makes it"),
             () => None,
         }
     }
 
-    /// The steps and elements that effects and pauses are for.
-    fn places(&self) -> impl Iterator<Item = Place> {
-        let doing = self.now.doing.values().filter_map(|doing| match doing {
-            Doing::Perform(place) | Doing::Code(place, _) | Doing::Permit(place) | Doing::Pause(place) => {
-                Some(*place)
-            }
-            Doing::Profile | Doing::Plan | Doing::Approve => None,
-        });
-        doing.chain(self.now.again.iter().copied())
-    }
-
-    fn is_step(&self, at: u32) -> bool {
-        self.steps.as_ref().is_some_and(|steps| steps.step(at).is_some())
-    }
-
-    fn is_list(&self, at: u32) -> bool {
-        self.steps.as_ref().and_then(|steps| steps.step(at)).is_some_and(|step| step.fan_out().is_some())
-    }
-
     fn is_under_way(&self, place: Place) -> bool {
-        let Some(work) = self.now.works.get(&place.at) else { return false };
+        let Some(work) = self.works.get(&place.at) else { return false };
         match (&work.fan, place.item) {
             (Some(fan), Some(item)) => fan.is_under_way(item),
             (fan, item) => fan.is_none() && item.is_none(),
