@@ -55,7 +55,7 @@ struct Watch<'a> {
     room: u32,
     /// The least shared memory that the system had since the command began.
     shared: u64,
-    /// How often in a row processes could not be counted.
+    /// How often in a row processes could not be counted, or not all of them.
     failures: u32,
     /// Held by the command until it is a program.
     before: &'a OwnedFd,
@@ -154,20 +154,23 @@ impl Watch<'_> {
     /// Which limit is passed.
     fn passed(&mut self, meet: fn(i32)) -> u8 {
         let tasks = launch::tasks();
-        let Some(sum) = self.census(meet) else {
-            self.failures += 1;
-            let fails = self.job.means.counted && self.failures >= FAILURES;
-            return if fails { limit::UNCOUNTED } else { limit::NONE };
+        let sum = self.census(meet);
+        self.failures = match &sum {
+            None => self.failures + 1,
+            // A process that becomes another program cannot be looked into for a moment, but hardly at two looks in a row.
+            Some(sum) if sum.unseen > 0 && self.is_program() => self.failures + FAILURES / 2,
+            Some(_) => 0,
         };
-        self.failures = 0;
-        if sum.unseen > 0 && self.job.means.counted && self.is_program() {
+        if self.job.means.counted && self.failures >= FAILURES {
             return limit::UNCOUNTED;
         }
+        let Some(sum) = sum else { return limit::NONE };
         // A program with many threads must not be stopped for each of them, nor at each look.
         self.tasks = tasks;
-        self.room = self.job.processes.saturating_sub(sum.count).max(self.job.processes / 4).max(LEAST_ROOM);
+        let count = sum.count + sum.unseen;
+        self.room = self.job.processes.saturating_sub(count).max(self.job.processes / 4).max(LEAST_ROOM);
         let job = &self.job;
-        if sum.count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
+        if count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
             return limit::PROCESSES;
         }
         if sum.memory > job.memory && job.census.memory() > job.memory {
