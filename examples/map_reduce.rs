@@ -11,7 +11,8 @@ use std::sync::Arc;
 use levity::async_trait;
 use levity::core::{
     Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Error, Eventual, Executor, Failure,
-    Finished, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, Reached, Status,
+    Finished, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, Reached, Stats,
+    Status, Usage,
 };
 use levity::prelude::*;
 use levity::runtime::{Beginning, Run, Runnable};
@@ -35,6 +36,9 @@ struct Agents {
 pub struct MapReduceMachine {
     documents: Vec<String>,
     notes: Vec<Option<String>>,
+    /// What the runs below have used. The ending tells it; nobody else adds it up.
+    usage: Usage,
+    stats: Stats,
     ending: Option<Ending>,
 }
 
@@ -52,17 +56,23 @@ impl MapReduce {
 
 impl MapReduceMachine {
     fn new(documents: Vec<String>) -> Self {
-        Self { notes: vec![None; documents.len()], documents, ending: None }
+        let notes = vec![None; documents.len()];
+        Self { documents, notes, usage: Usage::default(), stats: Stats::default(), ending: None }
     }
 
     fn end(&mut self, status: Status, text: &str) {
         let mut ending = Ending::new(status);
         text.clone_into(&mut ending.text);
+        (ending.usage, ending.stats) = (self.usage, self.stats);
         self.ending = Some(ending);
     }
 
     fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         let at = usize::try_from(effect.get()).unwrap_or(usize::MAX);
+        if let Outcome::Child(ending) = &outcome {
+            self.usage += ending.usage;
+            self.stats += ending.stats;
+        }
         let text = match outcome {
             Outcome::Child(ending) if ending.status.is_answer() => ending.text,
             other => {

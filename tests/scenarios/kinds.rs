@@ -109,7 +109,7 @@ async fn kind_of_run_of_a_user_goes_every_way() {
     };
     let input = || ["The tide is out.", "The harbour is empty."].map(str::to_owned).to_vec();
     conformance::runnable(make, input, |finished| {
-        assert_eq!(finished.text(), "16 letters, 21 letters");
+        assert_eq!((finished.text(), finished.stats().model_calls), ("16 letters, 21 letters", 3));
         shown(finished)
     })
     .await;

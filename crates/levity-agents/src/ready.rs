@@ -197,7 +197,7 @@ impl ReadyWorkers {
         for source in self.sources.iter().cloned() {
             agent = match role.only_reads() {
                 true => agent.source(ReadOnly(source)),
-                false => agent.source(Shared(source)),
+                false => agent.source(source),
             };
         }
         let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));

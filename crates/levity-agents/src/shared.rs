@@ -10,29 +10,6 @@ use serde_json::Value;
 /// Something that several agents have.
 pub(crate) struct Shared<T: ?Sized>(pub(crate) Arc<T>);
 
-#[deny(clippy::missing_trait_methods)]
-impl ToolSource for Shared<dyn ToolSource> {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.0.tools()
-    }
-
-    fn version(&self) -> u64 {
-        self.0.version()
-    }
-
-    fn problems(&self) -> Vec<String> {
-        self.0.problems()
-    }
-
-    fn part(&self, tool: &str) -> Option<String> {
-        self.0.part(tool)
-    }
-}
-
 /// The tools of a source that are hinted read-only.
 pub(crate) struct ReadOnly(pub(crate) Arc<dyn ToolSource>);
 

@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use crate::text::chain;
 use crate::{
-    ContextError, ControlError, Divergence, Finished, HistoryError, JournalError, Limit, MemoryError,
-    ModelError, Partial, RunId, RuntimeError, SharedError, Stage, ToolError, Waiting,
+    ContextError, ControlError, Divergence, Ending, Finished, HistoryError, JournalError, Limit, MemoryError,
+    ModelError, Partial, RunId, RuntimeError, SharedError, Stage, Status, ToolError, Waiting,
 };
 
 /// The result of methods that build or run something.
@@ -285,6 +285,10 @@ impl Error {
     pub fn stopped(source: RuntimeError, partial: Option<Partial>) -> Self {
         match source {
             RuntimeError::Parked { run, waiting } => Self::Parked { run, waiting },
+            RuntimeError::Cancelled { run, reason } => {
+                let ending = Ending::new(Status::Cancelled { reason: reason.clone() });
+                Self::Cancelled { reason, partial: partial.unwrap_or_else(|| Partial::new(run, ending)) }
+            }
             RuntimeError::Prepare { ref cause, .. } => match cause.as_error().downcast_ref::<MemoryError>() {
                 Some(source) => Self::Memory { source: source.clone(), partial },
                 None => Self::Runtime { source, partial },

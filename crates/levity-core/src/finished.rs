@@ -204,6 +204,11 @@ impl<D: Send + Sync + 'static> AnyResult for Inner<D> {
 }
 
 impl Partial {
+    /// The result of a run that has no machine, since it never began.
+    pub(crate) fn new(run: RunId, ending: Ending) -> Self {
+        Self(Box::new(Arc::new(Inner { run, ending, details: () })))
+    }
+
     /// The run.
     pub fn run(&self) -> &RunId {
         self.0.run()

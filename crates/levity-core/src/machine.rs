@@ -201,9 +201,9 @@ pub struct Ending {
     /// Why the model stopped at its last words: an answer may be cut short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<Finish>,
-    /// What it used, children included.
+    /// What it used, children included. The machine adds it up from the outcomes that it gets.
     pub usage: Usage,
-    /// What it did.
+    /// What it did, children included. The machine counts it, too.
     pub stats: Stats,
     /// What the model told whoever runs it, by tools that are signals, in that order; also when the run ended without
     /// an answer.

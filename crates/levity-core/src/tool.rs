@@ -132,10 +132,37 @@ impl Toolbox for Vec<Arc<dyn Tool>> {
 /// A set of tools that may change while agents run: an MCP server, a folder.
 ///
 /// # Contract
-/// - `tools` returns at once, in a stable order, and no name twice.
-/// - `version` changes whenever `tools` would return something else.
+/// - `tools` returns at once, in a stable order, and no name twice. It may look at a file, but waits for no network.
+/// - `version` changes whenever `tools` would return something else. It is called before every request to a model, and `tools` only after it changed.
+/// - A set that cannot be read, such as a file that is half written, is told by `problems`. The source decides whether it keeps the tools it had.
 ///
 /// `levity_test::conformance::tool_source` checks an implementation.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use levity_core::{Tool, ToolSource};
+///
+/// /// Tools that the program adds while agents run.
+/// #[derive(Default)]
+/// struct Plugins(Mutex<Vec<Arc<dyn Tool>>>);
+///
+/// impl ToolSource for Plugins {
+///     fn name(&self) -> &str {
+///         "plugins"
+///     }
+///     fn tools(&self) -> Vec<Arc<dyn Tool>> {
+///         self.0.lock().map(|tools| tools.clone()).unwrap_or_default()
+///     }
+///     fn version(&self) -> u64 {
+///         self.tools().len() as u64 // tools are only ever added
+///     }
+/// }
+///
+/// // Behind an `Arc`, several agents share it, and the program keeps it.
+/// let plugins: Arc<dyn ToolSource> = Arc::new(Plugins::default());
+/// assert_eq!((plugins.version(), plugins.tools().len()), (0, 0));
+/// ```
 pub trait ToolSource: Send + Sync {
     /// Where the tools come from, for messages.
     fn name(&self) -> &str;
@@ -152,6 +179,29 @@ pub trait ToolSource: Send + Sync {
     fn part(&self, tool: &str) -> Option<String> {
         let _ = tool;
         None
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<S: ToolSource + ?Sized> ToolSource for Arc<S> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        (**self).tools()
+    }
+
+    fn version(&self) -> u64 {
+        (**self).version()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        (**self).problems()
+    }
+
+    fn part(&self, tool: &str) -> Option<String> {
+        (**self).part(tool)
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::answer::{AgentDetails, Answer};
 use crate::builder::AgentBuilder;
-use crate::errand::ChildTask;
+use crate::child_task::ChildTask;
 use crate::executor::AgentExecutor;
 use crate::gather::Gathered;
 use crate::guards::Goal;
@@ -306,7 +306,7 @@ impl Agent {
 
     /// A run of this agent below another, for an executor of your own: a new one, or one from a state that its machine
     /// saved. What its context sources said at first is in what was saved, and so is all that
-    /// the errand says.
+    /// the task says.
     ///
     /// ```
     /// # use levity_core::Machine;
@@ -326,11 +326,7 @@ impl Agent {
     ///
     /// # Errors
     /// When a context source fails, the conversation cannot be had, or the state is not one of an agent.
-    pub async fn child(
-        &self,
-        errand: impl Into<ChildTask>,
-        saved: Option<&Value>,
-    ) -> Result<Child, ToolError> {
+    pub async fn child(&self, task: impl Into<ChildTask>, saved: Option<&Value>) -> Result<Child, ToolError> {
         let (machine, lease) = match saved {
             Some(state) => {
                 let machine = self.restore(state).map_err(ToolError::failed)?;
@@ -338,7 +334,7 @@ impl Agent {
                 (machine, lease)
             }
             None => {
-                let (machine, lease) = self.set_out(errand.into()).await?;
+                let (machine, lease) = self.set_out(task.into()).await?;
                 (machine, lease.map(ChildLease::Held))
             }
         };

@@ -38,24 +38,24 @@ impl Member {
             (_, Some(plain)) if work.plain => plain,
             (Does::Agent(agent), _) => agent,
         };
-        agent.child(errand(work)?, saved).await
+        agent.child(child_task(work)?, saved).await
     }
 }
 
-fn errand(work: Work) -> Result<ChildTask, ToolError> {
-    let mut errand = ChildTask::new(work.task);
+fn child_task(work: Work) -> Result<ChildTask, ToolError> {
+    let mut child_task = ChildTask::new(work.task);
     if let Some(conversation) = work.conversation {
-        errand = errand.conversation(conversation);
+        child_task = child_task.conversation(conversation);
     } else if !work.history.is_empty() {
         let history = History::renamed(work.history);
         let wrong =
             |error| ToolError::failed("what was said before makes no conversation").with_source(error);
-        errand = errand.history(history.map_err(wrong)?);
+        child_task = child_task.history(history.map_err(wrong)?);
     }
     if let Some(shape) = work.output {
-        errand = errand.output(shape);
+        child_task = child_task.output(shape);
     }
-    Ok(if work.said { errand.with_said() } else { errand })
+    Ok(if work.said { child_task.with_said() } else { child_task })
 }
 
 #[async_trait]

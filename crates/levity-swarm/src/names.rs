@@ -11,10 +11,8 @@ pub(crate) const JUDGE: &str = "judge";
 pub(crate) const USER: &str = "user";
 pub(crate) const EVERYBODY: &str = "*";
 
-/// Whether a worker cannot have this name.
-pub(crate) fn is_reserved(name: &str) -> bool {
-    [ROUTER, crate::router::SYNTHESIZER, JUDGE, USER, EVERYBODY].contains(&name)
-}
+/// The names that no worker can have.
+pub(crate) const RESERVED: [&str; 5] = [ROUTER, crate::router::SYNTHESIZER, JUDGE, USER, EVERYBODY];
 
 /// `; did you mean ..` or all there is.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {

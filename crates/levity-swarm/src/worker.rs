@@ -73,7 +73,8 @@ pub enum WorkerMemory {
 }
 
 impl Worker {
-    /// An agent that does work under this name. The description says what it is good for.
+    /// An agent that does work under this name. The description says what it is good for. The names `router`, `synthesizer`, `judge`, `user` and
+    /// `*` stand for others.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         Self::of(name.into(), description.into(), Does::Agent(agent))
     }

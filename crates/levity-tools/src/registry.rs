@@ -68,7 +68,7 @@ impl Registry {
     /// # Errors
     /// When the folder cannot be read, or commands cannot be run at all.
     pub fn folder(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Self::builder().source(Arc::new(FolderTools::open(path)?)).build()
+        Self::builder().source(FolderTools::open(path)?).build()
     }
 
     /// What a model is told: fixed tools first, then each source's. The same `Arc` until something changes.
@@ -251,8 +251,8 @@ impl RegistryBuilder {
     /// Adds tools that may change; they come after all others, in the order of their sources.
     ///
     /// One that cannot be offered is left out and told by [`Registry::problems`].
-    pub fn source(mut self, source: Arc<dyn ToolSource>) -> Self {
-        self.sources.push(source);
+    pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.sources.push(Arc::new(source));
         self
     }
 

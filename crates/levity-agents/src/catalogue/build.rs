@@ -183,7 +183,7 @@ fn with_tools(mut builder: AgentBuilder, entry: &CatalogEntry, parts: &AgentPart
         builder = builder.tools(tools);
     }
     for server in servers {
-        builder = builder.source(Shared(server));
+        builder = builder.source(server);
     }
     if entry.ask_user { builder.ask_user() } else { builder }
 }

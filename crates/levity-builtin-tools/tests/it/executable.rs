@@ -37,7 +37,7 @@ fn tool(folder: &Path, name: &str, text: &str) {
 }
 
 fn dispatcher(tools: FolderTools) -> Dispatcher {
-    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let registry = Registry::builder().source(tools).build().unwrap();
     Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap()
 }
 
@@ -175,7 +175,7 @@ fn a_manifest_that_cannot_be_used_is_reported() {
     );
     fs::write(folder.join("broken.tool.json"), "{").unwrap();
     let tools = FolderTools::builder(folder).look_every(Duration::ZERO).build().unwrap();
-    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let registry = Registry::builder().source(tools).build().unwrap();
     let names: Vec<String> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["good"]);
     let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
@@ -203,7 +203,7 @@ async fn a_call_takes_no_longer_than_the_sandbox_allows() {
         manifest(folder.path(), name, &json!({"description": "A test.", "timeout_seconds": seconds}));
     }
     let tools = FolderTools::open(folder.path()).unwrap();
-    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let registry = Registry::builder().source(tools).build().unwrap();
     let problems = registry.problems();
     if problems.iter().any(|problem| format!("{problem:?}").contains("no sandbox")) {
         return println!("not tried: this system cannot hold commands");

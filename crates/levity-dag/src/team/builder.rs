@@ -76,7 +76,7 @@ impl TeamBuilder {
 
     /// Adds a changing set of tools.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
-        self.tools = self.tools.source(Arc::new(source));
+        self.tools = self.tools.source(source);
         self
     }
 

@@ -49,7 +49,7 @@ impl AgentBuilder {
     /// Adds a set of tools that may change while the agent runs.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.tool_count += 1;
-        self.tools = self.tools.source(Arc::new(source));
+        self.tools = self.tools.source(source);
         self
     }
 

@@ -1,8 +1,10 @@
 //! How runs end: with words, with media, and on a last turn that calls tools all the same.
 
+use async_trait::async_trait;
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limit, Machine as _, MachineOutput, Media, Message, Offer, Outcome,
-    Part, ProviderState, Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
+    ContextAsk, ContextBlock, ContextError, ContextSource, Effect, EffectId, Ending, Error, Input, Limit,
+    Machine as _, MachineOutput, Media, Message, Offer, Outcome, Part, ProviderState, Response, Role, RunId,
+    Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentBuilder, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -177,4 +179,24 @@ fn same_native_call_is_made_as_often_as_the_model_wants() {
     }
     let results = play.machine.history().messages().iter().flat_map(|message| message.results()).count();
     assert_eq!(results, 5);
+}
+
+/// Context that never comes.
+struct Endless;
+
+#[async_trait]
+impl ContextSource for Endless {
+    async fn blocks(&self, _: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn run_that_is_cancelled_while_it_is_prepared_ends_as_cancelled() {
+    let run = builder().context(Endless).build().unwrap().run("Find it.").start();
+    run.cancel("enough").await.unwrap();
+    match run.await {
+        Err(Error::Cancelled { reason, partial }) => assert_eq!((&*reason, partial.text()), ("enough", "")),
+        other => panic!("{other:?}"),
+    }
 }

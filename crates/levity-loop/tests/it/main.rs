@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod blank;
+mod child_tasks;
 mod cut;
 mod endings;
-mod errands;
 mod given;
 mod guards;
 mod judging;

@@ -75,7 +75,7 @@ fn tools_of_real_servers_are_told_in_few_bytes_that_every_provider_takes() {
 /// The tools in a registry, which compiles their schemas.
 fn registry(specs: &[Arc<ToolSpec>]) -> Registry {
     let source = live::Fixed(specs.to_vec());
-    Registry::builder().source(Arc::new(source)).build().unwrap()
+    Registry::builder().source(source).build().unwrap()
 }
 
 #[test]

@@ -113,9 +113,6 @@ impl Problem {
                     return Self::not_found("no_run", runtime.to_string());
                 }
                 levity_core::RuntimeError::Journal(error) => return Self::from_journal(error),
-                levity_core::RuntimeError::Cancelled { .. } => {
-                    return Self::conflict("cancelled", runtime.to_string());
-                }
                 _ => {}
             }
         }
@@ -123,6 +120,7 @@ impl Problem {
             Some(levity_loop::Error::Setting { .. } | levity_loop::Error::EmptyPrompt) => {
                 Self::invalid("invalid", cause.to_string())
             }
+            Some(levity_loop::Error::Cancelled { .. }) => Self::conflict("cancelled", cause.to_string()),
             // Its conversation is busy, too long, or kept by nobody.
             Some(levity_loop::Error::Memory { source, .. }) => Self::from(source.clone()),
             _ => Self::failed("run_failed", chain(error)),

@@ -88,7 +88,7 @@ impl McpServerBuilder {
 
     /// Adds tools that may come and go; clients are told within a second.
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
-        self.registry = self.registry.source(Arc::new(source));
+        self.registry = self.registry.source(source);
         (self.has_tools, self.has_sources) = (true, true);
         self
     }

@@ -9,7 +9,7 @@ use levity_runtime::Runtime;
 use super::{Inner, Swarm};
 use crate::bus::Bus;
 use crate::executor::{Member, SwarmExecutor};
-use crate::names::{is_reserved, short};
+use crate::names::{RESERVED, short};
 use crate::pattern::{Given, Pattern};
 use crate::rules::Rules;
 use crate::talk;
@@ -163,10 +163,14 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
     for worker in workers {
         let name = &worker.card.name;
         let wrong = |problem: &str| Err(Error::setting("worker", format!("`{}` {problem}", short(name))));
-        if name.trim().is_empty() || is_reserved(name) {
-            return wrong(
-                "cannot be the name of a worker: it is empty, or it stands for somebody else; choose another",
-            );
+        if name.trim().is_empty() {
+            return wrong("cannot be the name of a worker: it is empty");
+        }
+        if RESERVED.contains(&&**name) {
+            let names = RESERVED.join("`, `");
+            return wrong(&format!(
+                "cannot be the name of a worker: `{names}` stand for others; choose another"
+            ));
         }
         if name.trim() != &**name || name.contains(char::is_control) || name.len() > Bus::MAX_NAME {
             return wrong(

@@ -57,7 +57,7 @@ async fn files_become_tools_and_change_with_them() {
     assert_eq!(names(&tools), ["one", "two", "five"]);
     fs::remove_file(folder.path().join("a.list")).unwrap();
     assert_eq!(names(&tools), ["five"]);
-    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let registry = Registry::builder().source(tools).build().unwrap();
     write("c.list", "six");
     assert_eq!(registry.specs().iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["five", "six"]);
 }
@@ -74,7 +74,7 @@ fn what_is_no_tool_is_reported_and_the_others_work() {
     write("same.list", b"one");
     write("name.list", b"no name at all");
     let tools = open(folder.path());
-    let registry = Registry::builder().source(Arc::new(tools)).build().unwrap();
+    let registry = Registry::builder().source(tools).build().unwrap();
     assert_eq!(registry.specs().iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["one"]);
     let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
     for wanted in [

@@ -25,7 +25,7 @@ impl ToolSource for Heavy {
 }
 
 fn dispatcher(tools: usize, bytes: usize) -> Dispatcher {
-    let registry = Registry::builder().source(Arc::new(Heavy(tools, bytes))).build().unwrap();
+    let registry = Registry::builder().source(Heavy(tools, bytes)).build().unwrap();
     Dispatcher::builder(registry)
         .world(Clock::still())
         .tool_search(3)
@@ -49,7 +49,7 @@ fn what_is_found_is_bounded_and_all_are_named() {
 
 #[test]
 fn with_the_least_room_tools_are_named() {
-    let registry = Registry::builder().source(Arc::new(Heavy(30, 4_000))).build().unwrap();
+    let registry = Registry::builder().source(Heavy(30, 4_000)).build().unwrap();
     let builder = Dispatcher::builder(registry).world(Clock::still()).tool_search(3).max_output(1);
     let result = call(&builder.build().unwrap(), "find_tools", json!({"query": "lift"}));
     let tools = &result.value.as_ref().unwrap()["tools"];

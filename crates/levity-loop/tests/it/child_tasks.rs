@@ -49,9 +49,9 @@ impl Machine for Above {
     }
 }
 
-type MakeErrand = Box<dyn Fn() -> ChildTask + Send + Sync>;
+type MakeTask = Box<dyn Fn() -> ChildTask + Send + Sync>;
 
-struct Below(Agent, MakeErrand);
+struct Below(Agent, MakeTask);
 
 #[async_trait]
 impl Executor for Below {
@@ -68,8 +68,8 @@ impl Executor for Below {
     }
 }
 
-fn below(agent: &Agent, errand: impl Fn() -> ChildTask + Send + Sync + 'static) -> Arc<Below> {
-    Arc::new(Below(agent.clone(), Box::new(errand)))
+fn below(agent: &Agent, task: impl Fn() -> ChildTask + Send + Sync + 'static) -> Arc<Below> {
+    Arc::new(Below(agent.clone(), Box::new(task)))
 }
 
 fn audited(executor: &Arc<Below>) -> MachineRun<Above> {
@@ -81,9 +81,9 @@ fn audited(executor: &Arc<Below>) -> MachineRun<Above> {
 async fn send(
     runtime: &Runtime,
     agent: &Agent,
-    errand: impl Fn() -> ChildTask + Send + Sync + 'static,
+    task: impl Fn() -> ChildTask + Send + Sync + 'static,
 ) -> Ending {
-    let done = runtime.run(audited(&below(agent, errand)).id("r".into())).await.unwrap();
+    let done = runtime.run(audited(&below(agent, task)).id("r".into())).await.unwrap();
     done.machine.ending.unwrap()
 }
 
@@ -92,7 +92,7 @@ fn journaled() -> Runtime {
 }
 
 #[tokio::test]
-async fn an_errand_has_a_past_and_tells_what_was_said() {
+async fn child_task_has_a_past_and_keeps_its_messages() {
     let model = ScriptedModel::new().reply("Blue.");
     let agent = Agent::builder(model.clone()).build().unwrap();
     let mut history = History::new();
@@ -173,7 +173,7 @@ impl Kept {
 }
 
 #[tokio::test]
-async fn an_errand_goes_on_with_a_conversation() {
+async fn child_task_goes_on_with_a_conversation() {
     let runtime = journaled();
     let kept = Kept::new(&runtime);
     let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
@@ -187,7 +187,7 @@ async fn an_errand_goes_on_with_a_conversation() {
 }
 
 #[tokio::test]
-async fn what_a_cancelled_errand_said_is_kept() {
+async fn messages_of_a_cancelled_child_task_are_kept() {
     for from_above in [false, true] {
         let runtime = journaled();
         let kept = Kept::new(&runtime);
@@ -207,7 +207,7 @@ async fn what_a_cancelled_errand_said_is_kept() {
 }
 
 #[tokio::test]
-async fn an_errand_that_is_resumed_anywhere_is_in_its_conversation_once() {
+async fn child_task_that_is_resumed_anywhere_is_in_its_conversation_once() {
     let whole = Arc::new(FaultyJournal::new(MemoryJournal::new()));
     let runtime = Runtime::new().with_journal(whole.clone());
     let agent = Kept::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
@@ -238,7 +238,7 @@ async fn an_errand_that_is_resumed_anywhere_is_in_its_conversation_once() {
 }
 
 #[tokio::test]
-async fn an_errand_that_goes_on_keeps_others_from_its_conversation() {
+async fn child_task_that_goes_on_keeps_others_from_its_conversation() {
     let journal = Arc::new(MemoryJournal::new());
     let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
     let kept = Kept::new(&first);

@@ -16,10 +16,10 @@ use crate::output::OutputCheck;
 /// # use levity_loop::ChildTask;
 /// let mut history = History::new();
 /// history.say(Message::user("My name is on the list."))?;
-/// let errand = ChildTask::new("Find it").history(history).with_said();
+/// let task = ChildTask::new("Find it").history(history).with_said();
 /// # Ok::<(), levity_core::HistoryError>(())
 /// ```
-#[must_use = "an errand does nothing until an agent is sent on it"]
+#[must_use = "a task does nothing until an agent gets it"]
 pub struct ChildTask {
     input: AgentInput,
     output: Option<Arc<OutputSchema>>,
@@ -27,7 +27,7 @@ pub struct ChildTask {
 }
 
 impl ChildTask {
-    /// An errand with this goal.
+    /// A task with this goal.
     pub fn new(goal: impl Into<Message>) -> Self {
         Self { input: goal.into().into(), output: None, said: false }
     }
@@ -53,7 +53,7 @@ impl ChildTask {
         self
     }
 
-    /// Wants what is said in the run in its [`Ending::said`](levity_core::Ending::said).
+    /// Keeps the messages of the run in its [`Ending::said`](levity_core::Ending::said).
     pub fn with_said(mut self) -> Self {
         self.said = true;
         self
@@ -87,11 +87,8 @@ impl fmt::Debug for ChildTask {
 
 impl Agent {
     /// The machine of a new run below another.
-    pub(crate) async fn set_out(
-        &self,
-        errand: ChildTask,
-    ) -> Result<(AgentMachine, Option<Lease>), ToolError> {
-        let ChildTask { input: AgentInput { goal, history, conversation }, output, said } = errand;
+    pub(crate) async fn set_out(&self, task: ChildTask) -> Result<(AgentMachine, Option<Lease>), ToolError> {
+        let ChildTask { input: AgentInput { goal, history, conversation }, output, said } = task;
         let goal = self.screened(goal).await;
         let (past, lease) = self.past_of(history, conversation).await.map_err(no_past)?;
         let gathered = self
