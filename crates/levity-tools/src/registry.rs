@@ -275,7 +275,7 @@ impl RegistryBuilder {
 impl fmt::Debug for RegistryBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools: Vec<_> = self.tools.iter().map(|tool| &tool.spec().name).collect();
-        let sources: Vec<_> = self.sources.iter().map(|source| source.name()).collect();
+        let sources: Vec<_> = self.sources.iter().map(ToolSource::name).collect();
         f.debug_struct("RegistryBuilder").field("tools", &tools).field("sources", &sources).finish()
     }
 }
