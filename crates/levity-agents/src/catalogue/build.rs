@@ -234,7 +234,7 @@ fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSourc
 }
 
 fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<ToolSpec> {
-    let of_servers = servers.iter().flat_map(|server| server.tools());
+    let of_servers = servers.iter().flat_map(ToolSource::tools);
     tools.iter().cloned().chain(of_servers).map(|tool| tool.spec().clone()).collect()
 }
 
