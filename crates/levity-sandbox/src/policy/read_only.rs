@@ -64,10 +64,17 @@ const BEARS_PATTERNS: &str = "basename cat cmp comm cut dirname echo egrep fgrep
 
 /// Returns whether a program may do something else than read, because of what a pattern becomes: the name of a file can be any option.
 pub(super) fn is_misled_by(program: &str, word: &Word) -> bool {
+    let bears = BEARS_PATTERNS.split_whitespace().any(|name| name == program);
+    may_run_because_of(program, word) || (word.may_be_option() && !bears)
+}
+
+/// Returns whether a program that only reads may run another one, because of what a word becomes.
+pub(super) fn may_run_because_of(program: &str, word: &Word) -> bool {
     match program {
         // Where they are part of the shell, they run a part of the name: `a[$(rm b)]`.
         "[" | "printf" | "test" => word.expands,
-        _ => word.may_be_option() && !BEARS_PATTERNS.split_whitespace().any(|name| name == program),
+        "diff" | "fd" | "fdfind" | "file" | "find" | "rg" | "sed" | "sort" => word.may_be_option(),
+        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::inner::{Inner, inner};
 use super::judge::{MAX_DEPTH, Scene, name, short};
-use super::read_only::{is_misled_by, only_reads};
+use super::read_only::{may_run_because_of, only_reads};
 use super::shell::Word;
 use super::{CommandPolicy, CommandRule, Permit};
 
@@ -38,7 +38,7 @@ impl CommandPolicy {
         let options: &[&str] = match program {
             "find" => &["-exec", "-execdir", "-ok", "-okdir"],
             "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
-            _ if args.iter().any(|word| is_misled_by(program, word)) && only_reads(program, &texts) => {
+            _ if args.iter().any(|word| may_run_because_of(program, word)) && only_reads(program, &texts) => {
                 return Permit::ask(NOT_KNOWN);
             }
             _ if only_reads(program, &texts) => return Permit::Allow,
