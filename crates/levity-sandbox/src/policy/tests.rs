@@ -380,6 +380,8 @@ const MISLEADING: &[&str] = &[
     "printf ?v* a",
     "bash -c 'printf ?v* a'",
     "printf %s a*",
+    "printf '%s' *; ls",
+    "test 5 -eq *; ls",
     "sed -n 1p {-e,a}",
     "stat -c %n .?/a",
     "ls .*",

@@ -278,15 +278,13 @@ async fn read_only_command_is_refused_where_it_cannot_be_held() {
 }
 
 /// Parts of shells that may set `PATH` to a folder of the workspace, or run a text.
-const COMPUTING: [&str; 9] = [
+const COMPUTING: [&str; 7] = [
     "printf abcde%n PATH",
     "printf -- '%s%n' abcde PATH",
     "printf '%(%F)Tabcde%n' 0 PATH",
     "printf '%d' PATH=5",
     "printf '%*s' PATH=5 a",
-    "printf '%s' *",
     "test PATH=5 -eq 5",
-    "test 5 -eq *",
     "cd 5",
 ];
 
