@@ -28,7 +28,7 @@ impl Runtime {
     /// # use levity_runtime::Runtime;
     /// # async fn cancel(runtime: Runtime) -> Result<(), levity_core::RuntimeError> {
     /// let reason = "no longer needed".to_owned();
-    /// runtime.tell(&RunId::new("monday"), RunRequest::ControlCommand(ControlCommand::Cancel { reason })).await?;
+    /// runtime.tell(&RunId::new("monday"), RunRequest::Command(ControlCommand::Cancel { reason })).await?;
     /// # Ok(())
     /// # }
     /// ```
